@@ -1,5 +1,5 @@
 """The repair DAG of DMLS: an Airflow DAG file with no logic of its own."""
 
-from dmls_core.airflow.repair_dag import repair_dag
+from dmls_core.airflow.operations.repair_dag import repair_dag
 
 dag = repair_dag()

@@ -1,5 +1,5 @@
 """The scoring DAG of DMLS: an Airflow DAG file with no logic of its own."""
 
-from dmls_core.airflow.score_dag import score_dag
+from dmls_core.airflow.operations.score_dag import score_dag
 
 dag = score_dag()

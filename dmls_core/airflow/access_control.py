@@ -24,10 +24,10 @@ def access_of_teams(wanted: TeamRoles) -> dict[str, AccessControl]:
     """
     if not wanted or not uses_fab():
         return {}
-    from dmls_core.airflow import metadata
+    from dmls_core.airflow import database
 
-    with metadata.create_session(scoped=False) as session:
-        known = metadata.fab_roles(session)
+    with database.create_session(scoped=False) as session:
+        known = database.fab_roles(session)
     if missing := {role for roles in wanted.values() for role in roles} - known:
         _warn(frozenset(missing))
     return {

@@ -19,7 +19,7 @@ from airflow.utils.session import create_session
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy import ColumnElement, delete, select
 
-from dmls_core.airflow import metadata
+from dmls_core.airflow import database
 from dmls_core.errors import NotFoundError, UserError, ValidationIssue
 from dmls_core.store import layout
 
@@ -190,6 +190,6 @@ def _public(record: _Record) -> ApiKey:
 
 
 def _log(event: str, key: ApiKey, user: str) -> None:
-    dag_id = layout.dag_id(key.team, key.job) if key.job else f"{metadata.DAG_PREFIX}{key.team}"
+    dag_id = layout.dag_id(key.team, key.job) if key.job else f"{database.DAG_PREFIX}{key.team}"
     extra: dict[str, Any] = {"id": key.id, "name": key.name, "opens": key.scope}
-    metadata.record_event(event, dag_id, user, extra)
+    database.record_event(event, dag_id, user, extra)

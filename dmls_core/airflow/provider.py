@@ -15,5 +15,5 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Tuned, validated, served models from a TOML spec and a CSV.",
         "versions": [__version__],
         "extra-links": ["dmls_core.airflow.links.MlflowRunLink", "dmls_core.airflow.links.ReportLink"],
-        "filesystems": ["dmls_core.airflow.hdfs"],
+        "filesystems": ["dmls_core.airflow.sources.hdfs"],
     }

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from dmls_core.airflow import approval
+from dmls_core.airflow.jobs import approval
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.cli.console import JobName, err
 from dmls_core.devstack.airflow_client import AirflowClient

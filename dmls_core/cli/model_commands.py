@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dmls_core.cli.console import JobName
     from dmls_core.monitoring.drift import Drift
     from dmls_core.monitoring.served_job import ServedJob
-    from dmls_core.serving.scoring_record import ScoringRecord
+    from dmls_core.serving.predict.scoring_record import ScoringRecord
     from dmls_core.store import ObjectInfo, Store
 
 
@@ -97,9 +97,9 @@ def predict(
     """
     from dmls_core.cli.console import share_bar
     from dmls_core.cli.job_commands import accepted_spec, open_root
-    from dmls_core.data.conversion import converted
+    from dmls_core.data.formats.conversion import converted
     from dmls_core.serving import Predictor, Repository, predict_file, triton_servers
-    from dmls_core.serving.placement import place
+    from dmls_core.serving.triton.placement import place
     from dmls_core.store import layout
 
     settings = load_settings()
@@ -160,7 +160,7 @@ def score(
 
 def _wait_scored(store: Store, name: JobName, uploaded: ObjectInfo) -> ScoringRecord:
     """Print the progress of a file until it is scored or has failed, and return its record."""
-    from dmls_core.serving.scoring_record import read_record
+    from dmls_core.serving.predict.scoring_record import read_record
     from dmls_core.store import layout
 
     file, version, last = uploaded.key.removeprefix(layout.scoring_file(*name, "")), uploaded.modified, ""
@@ -301,10 +301,10 @@ def drift(
 ) -> None:
     """Compare new data with the training data of the served model. The exit code is 1 if it has drifted."""
     from dmls_core.cli.job_commands import accepted_spec, open_root
-    from dmls_core.data.conversion import converted
+    from dmls_core.data.formats.conversion import converted
     from dmls_core.monitoring.new_data import check_files, fetch_baseline
     from dmls_core.monitoring.pages import drift_page
-    from dmls_core.serving import checkpoint
+    from dmls_core.serving.formats.treelite import checkpoint
     from dmls_core.spec import Drift as DriftTable
     from dmls_core.store import layout
     from dmls_core.tracking.registry import find_champion
@@ -377,8 +377,8 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write a served version as a Triton repository, a KServe InferenceService or an ONNX file."""
-    from dmls_core.serving.export import export_version
-    from dmls_core.serving.repository import Repository
+    from dmls_core.serving.predict.export import export_version
+    from dmls_core.serving.repository.repository import Repository
     from dmls_core.store import layout
 
     name = parse_job(job)

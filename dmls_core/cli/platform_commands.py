@@ -144,10 +144,10 @@ def print_capacity(jobs: float, rows: float, *, as_json: bool) -> None:
     from dmls_core.monitoring.capacity import describe_plan
 
     with use_embedded_airflow():
-        from dmls_core.airflow import metadata
-        from dmls_core.airflow.platform_capacity import plan_platform
+        from dmls_core.airflow import database
+        from dmls_core.airflow.operations.capacity import plan_platform
 
-    with metadata.create_session() as session:
+    with database.create_session() as session:
         plan = plan_platform(session, jobs=jobs, rows=rows)
     if as_json:
         print_json({"schema": 1, **asdict(plan)})
@@ -167,7 +167,7 @@ def clean(
     `keep_runs_days` says which runs are old. A job's newest run and its last scheduled one stay.
     """
     with use_embedded_airflow():
-        from dmls_core.airflow import history
+        from dmls_core.airflow.operations import history
         from dmls_core.airflow.settings import airflow_settings
 
     days = airflow_settings().keep_runs_days
@@ -256,7 +256,7 @@ def print_addresses(state: State) -> None:
     """Print the address of each service, and which FIL backend Triton has."""
     from dmls_core.devstack.mlflow import USER
     from dmls_core.devstack.triton import running_backend
-    from dmls_core.serving.fil_backend import DESCRIPTIONS
+    from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS
 
     settings = state.settings
     if settings is None:
@@ -351,7 +351,7 @@ def _build(client: Any, root: Path, revision: str) -> str:  # noqa: ANN401 - the
 def sign(job: JobArgument, as_json: JsonOption = False) -> None:
     """Sign a job's versions of a release that did not sign, with the key in DMLS_SIGNING_KEY."""
     from dmls_core.serving import Repository
-    from dmls_core.serving.signed_models import sign_versions
+    from dmls_core.serving.deployment.signed_models import sign_versions
     from dmls_core.store import layout
 
     key = ProcessSettings.from_environment().signing_key

@@ -99,7 +99,7 @@ def init(
 
 def gist(spec: Spec) -> list[tuple[str, str]]:
     """Return the content of a spec, including defaults, as names and values."""
-    from dmls_core.data.split import describe_split, split_settings
+    from dmls_core.data.split.description import describe_split, split_settings
 
     features = ", ".join(spec.columns.features) or "every other column"
     source = [("source", spec.data.source.label)] if spec.data.source else []

@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from dmls_core.data.conversion import convert
-from dmls_core.data.csv_source import CsvSource
 from dmls_core.data.declared_types import check_types
 from dmls_core.data.encoder import MISSING
-from dmls_core.data.formats import format_of
-from dmls_core.data.parquet_source import reading
+from dmls_core.data.formats.conversion import convert
+from dmls_core.data.formats.csv_source import CsvSource
+from dmls_core.data.formats.names import format_of
+from dmls_core.data.formats.parquet_source import reading
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec.data_table import Data

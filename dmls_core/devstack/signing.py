@@ -26,7 +26,7 @@ def signing_environment(context: Context) -> dict[str, str]:
 
 def signers_environment(context: Context) -> dict[str, str]:
     """Return the variable with the public key."""
-    from dmls_core.serving.signature import public_key
+    from dmls_core.serving.deployment.signature import public_key
 
     return {SIGNERS: public_key(context.secret("signing_key"))}
 
@@ -34,8 +34,8 @@ def signers_environment(context: Context) -> dict[str, str]:
 def sign_earlier_models(context: Context) -> None:
     """Sign the models of a release that did not sign; raise ServingError if a version's files are damaged."""
     from dmls_core.serving import Repository
-    from dmls_core.serving.model_config import BOOKKEEPING
-    from dmls_core.serving.signed_models import sign_versions
+    from dmls_core.serving.deployment.signed_models import sign_versions
+    from dmls_core.serving.triton.model_config import BOOKKEEPING
 
     repository = Repository(str(context.model_repository))
     for record in sorted((repository.root / BOOKKEEPING).glob("*/record.json")):

@@ -28,7 +28,7 @@ from dmls_core.devstack.private_files import make_private_folder
 from dmls_core.devstack.programs import find_uv, make_environment
 from dmls_core.devstack.supervisor import Service, http_answers
 from dmls_core.errors import PlatformError
-from dmls_core.serving.fil_backend import DESCRIPTIONS, FilBackend
+from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS, FilBackend
 from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER, ProcessSettings
 
 REQUIREMENTS = "triton.txt"
@@ -38,8 +38,8 @@ PYTHONS = ((3, 11), (3, 12))
 
 STAND_IN = {
     "model.py": resources.files("dmls_core.devstack") / "fil_stand_in.py",
-    "gtil.py": resources.files("dmls_core.serving") / "gtil.py",
-    "private_memory.py": resources.files("dmls_core.serving.table") / "private_memory.py",
+    "gtil.py": resources.files("dmls_core.serving.formats.treelite") / "gtil.py",
+    "private_memory.py": resources.files("dmls_core.serving.endpoint") / "private_memory.py",
 }
 """Files of ``backends/fil``."""
 
@@ -276,6 +276,6 @@ def triton_service(context: Context, server: TritonServer) -> Service:
         ready=lambda _: http_answers(f"{context.url('triton_http')}/v2/health/ready"),
         url=context.url("triton_http"),
         # With explicit control a restarted server would otherwise serve nothing.
-        late_arguments=("dmls_core.serving.startup:load_arguments", str(context.model_repository)),
+        late_arguments=("dmls_core.serving.triton.startup:load_arguments", str(context.model_repository)),
         stale=(f"/dev/shm/{prefix}*",),  # noqa: S108 - the Python backend's shared memory
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.grouping import hash_rows
+from dmls_core.data.split.grouping import hash_rows
 from dmls_core.evaluate.leakage import leaking_features
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task

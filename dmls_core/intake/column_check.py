@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dmls_core import sandbox
-from dmls_core.data.compression import UNPACKED
-from dmls_core.data.encodings import utf16_codec
-from dmls_core.data.formats import COMPRESSED
-from dmls_core.data.parquet_footer import read_footer
-from dmls_core.data.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
+from dmls_core.data.formats.compression import UNPACKED
+from dmls_core.data.formats.encodings import utf16_codec
+from dmls_core.data.formats.names import COMPRESSED
+from dmls_core.data.formats.parquet_footer import read_footer
+from dmls_core.data.formats.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.file_sample import places
 
@@ -166,8 +166,8 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
     ``scope`` is ``all``, ``sample`` (only what holds for any further rows counts) or ``footer`` (only the
     columns' names and types are checked). ``share`` is the part of the data that the files have.
     """
-    from dmls_core.data.conversion import convert, original_lines
-    from dmls_core.data.memory import check_memory, measure_table
+    from dmls_core.data.formats.conversion import convert, original_lines
+    from dmls_core.data.table.memory import check_memory, measure_table
     from dmls_core.hardware import parse_memory
     from dmls_core.spec import Spec
 
@@ -195,8 +195,8 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
 
 def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Spec) -> list[ValidationIssue]:
     """Return the issues, or their cause if a file is written otherwise than ``[data]`` says."""
-    from dmls_core.data.detection import NOTATION, explain
-    from dmls_core.data.excel import write_sheet
+    from dmls_core.data.formats.detection import NOTATION, explain
+    from dmls_core.data.formats.excel import write_sheet
 
     first, data = issues[0], spec.data
     path = next((Path(path) for path in paths if Path(path).name == first.file), None)
@@ -223,10 +223,10 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
 
 def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     """Return the notes on files; raise ``DataError`` with their issues."""
-    from dmls_core.data.holdout import hold_out
-    from dmls_core.data.row_roles import read_row_roles
-    from dmls_core.data.table import check_row_counts
-    from dmls_core.data.table_reader import check_schema, read_table
+    from dmls_core.data.split.holdout import hold_out
+    from dmls_core.data.split.row_roles import read_row_roles
+    from dmls_core.data.table.reader import check_schema, read_table
+    from dmls_core.data.table.table import check_row_counts
     from dmls_core.intake.table_notes import describe_table
 
     data_format, evaluation = spec.data.format, spec.evaluation
@@ -256,8 +256,8 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
 
 def _thin_all(paths: Sequence[str]) -> tuple[float, int]:
     """Replace Parquet files by rows from all over them; return their share, and the number of all rows."""
-    from dmls_core.data.parquet_source import ParquetSource, reading
-    from dmls_core.data.thinning import thin_parquet
+    from dmls_core.data.formats.parquet_source import ParquetSource, reading
+    from dmls_core.data.formats.thinning import thin_parquet
     from dmls_core.settings import DataLimits
 
     total = kept = 0
@@ -275,7 +275,7 @@ def _thin(files: Sequence[Path]) -> bool:
     """Replace Parquet files with too many cells by some of their rows; return whether there are any."""
     import polars as pl
 
-    from dmls_core.data.parquet_source import reading
+    from dmls_core.data.formats.parquet_source import reading
 
     large = False
     for path in files:

@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dmls_core.data.csv_dialect import (
+from dmls_core.data.formats.csv_dialect import (
     Row,
     decode_head,
     is_number,
     read_rows,
     separator_issue,
 )
-from dmls_core.data.csv_places import ragged_column
+from dmls_core.data.formats.csv_places import ragged_column
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:

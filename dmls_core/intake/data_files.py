@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from dmls_core.data.detection import explain
-from dmls_core.data.formats import format_of, needs_conversion
+from dmls_core.data.formats.detection import explain
+from dmls_core.data.formats.names import format_of, needs_conversion
 from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.column_check import Files, Findings, check_columns
 from dmls_core.intake.csv_check import check_csv_head

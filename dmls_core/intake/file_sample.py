@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dmls_core.data.encodings import is_utf16, utf16_codec
-from dmls_core.data.thinning import CHUNK, PLACES, whole_beginning, whole_records
+from dmls_core.data.formats.encodings import is_utf16, utf16_codec
+from dmls_core.data.formats.thinning import CHUNK, PLACES, whole_beginning, whole_records
 
 
 def places(size: int, head: int) -> list[int]:

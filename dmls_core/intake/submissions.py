@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dmls_core.data.formats import CONVERTED_ENDINGS, DATA_ENDINGS, PLAIN_ENDINGS, PROSE_ENDINGS, naming_hint
+from dmls_core.data.formats.names import (
+    CONVERTED_ENDINGS,
+    DATA_ENDINGS,
+    PLAIN_ENDINGS,
+    PROSE_ENDINGS,
+    naming_hint,
+)
 from dmls_core.errors import StoreError, SubmissionError, ValidationIssue
 from dmls_core.store import ObjectInfo, Store, check_key, layout
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dmls_core.data.grouping import hash_rows
+from dmls_core.data.formats.sources import open_source
 from dmls_core.data.leaks import ROWS, Relation, find_relations
-from dmls_core.data.sources import open_source
+from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
 from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes, repeated_note
 from dmls_core.intake.schema_inference.draft import describe
@@ -20,7 +20,7 @@ from dmls_core.settings import DataLimits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dmls_core.data.table import Table
+    from dmls_core.data.table.table import Table
     from dmls_core.spec import Spec
 
 BY_SPEC = "the spec excludes it"

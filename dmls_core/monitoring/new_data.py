@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dmls_core.data.columns import DistinctTexts
-from dmls_core.data.dates import is_date
 from dmls_core.data.encoder import DateFeature, Encoder, category_text
-from dmls_core.data.sources import ColumnType, DataFiles
-from dmls_core.data.table import Table, TableColumn, encode_table
+from dmls_core.data.formats.sources import ColumnType, DataFiles
+from dmls_core.data.table.columns import DistinctTexts
+from dmls_core.data.table.dates import is_date
+from dmls_core.data.table.table import Table, TableColumn, encode_table
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.monitoring.drift import Drift, compare
 from dmls_core.monitoring.profile import Column, Profile, Values, predicted

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dmls_core.data.formats import COMPRESSED, ENDINGS, format_of
+from dmls_core.data.formats.names import COMPRESSED, ENDINGS, format_of
 from dmls_core.errors import ObjectMissingError
 from dmls_core.intake import Partition, find_partitions
 from dmls_core.monitoring.inference_log import MAX_BYTES

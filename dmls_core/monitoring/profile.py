@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import category_text
-from dmls_core.data.table import Table
+from dmls_core.data.table.table import Table
 from dmls_core.stored_matrix import read_rows
 
 SCHEMA = 1

@@ -15,7 +15,7 @@ from dmls_core.store import Store, delete_served, read_served, write_served
 
 if TYPE_CHECKING:
     from dmls_core.serving import Deployment, Repository
-    from dmls_core.serving.client import TritonClient
+    from dmls_core.serving.triton.client import TritonClient
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def restart_processes(repository: Repository, servers: Sequence[TritonClient]) -
     Raises:
         DmlsError: the repository does not answer.
     """
-    from dmls_core.serving.shared_files import has_shared_process, restart_process
+    from dmls_core.serving.repository.shared_files import has_shared_process, restart_process
 
     result = ReconcileResult()
     for client in servers if has_shared_process(repository.store) else ():
@@ -71,10 +71,10 @@ def reconcile_all(
         DmlsError: MLflow does not answer, or a server's address is wrong.
     """
     from dmls_core.serving import Deployment
-    from dmls_core.serving.intents import INTENTS, models_in
-    from dmls_core.serving.locks import BusyError
-    from dmls_core.serving.placement import unload_leftovers
-    from dmls_core.serving.reconcile import differences, reconcile, remove_abandoned_candidate
+    from dmls_core.serving.deployment.reconcile import differences, reconcile, remove_abandoned_candidate
+    from dmls_core.serving.repository.intents import INTENTS, models_in
+    from dmls_core.serving.repository.locks import BusyError
+    from dmls_core.serving.triton.placement import unload_leftovers
 
     result = ReconcileResult()
     interrupted = models_in(repository.store.list(INTENTS))

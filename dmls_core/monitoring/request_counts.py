@@ -16,7 +16,7 @@ from dmls_core.errors import ServingError
 from dmls_core.store import Store, layout
 
 if TYPE_CHECKING:
-    from dmls_core.serving.client import ModelUse, TritonClient
+    from dmls_core.serving.triton.client import ModelUse, TritonClient
 
 KEPT = timedelta(days=28)
 """Age at which a day's counts are deleted."""
@@ -83,8 +83,8 @@ def _growth(before: Mapping[str, ModelUse], now: Mapping[str, ModelUse]) -> dict
 
 def _requests(uses: Mapping[str, ModelUse]) -> Requests:
     """Return the requests of users: a table endpoint asks its model, for whose answer it waits meanwhile."""
-    from dmls_core.serving.model_config import SUFFIX  # imports NumPy
-    from dmls_core.serving.shared_config import SHARED
+    from dmls_core.serving.triton.model_config import SUFFIX  # imports NumPy
+    from dmls_core.serving.triton.shared_config import SHARED
 
     found = Requests()
     for name, (count, seconds) in uses.items():

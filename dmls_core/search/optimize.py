@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, ignore_progress, never_stop
-from dmls_core.search.candidate_study import TrialRecord
-from dmls_core.search.storage import LocalStorage
-from dmls_core.search.strategies import ModelCandidate
-from dmls_core.search.study import Claim, SearchStudy
+from dmls_core.search.strategies.strategies import ModelCandidate
+from dmls_core.search.study.candidates import TrialRecord
+from dmls_core.search.study.storage import LocalStorage
+from dmls_core.search.study.study import Claim, SearchStudy
 from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
 from dmls_core.search.winners import pick_winner

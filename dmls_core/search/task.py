@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.grouping import assign_groups, time_blocks
-from dmls_core.data.row_roles import RowRoles
+from dmls_core.data.split.grouping import assign_groups, time_blocks
+from dmls_core.data.split.row_roles import RowRoles
 from dmls_core.errors import DataError
 from dmls_core.models.engines import Engine, Fitted
 from dmls_core.search.trial import Trial

@@ -9,29 +9,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmls_core.serving.batch_prediction import Predictions, Predictor, predict_file
-    from dmls_core.serving.benchmark import choose_scaling
-    from dmls_core.serving.client import TritonClient
-    from dmls_core.serving.deployment import DeployedVersion, Deployment
-    from dmls_core.serving.options import ScalingChoice, ServingOptions
-    from dmls_core.serving.placement import triton_servers
-    from dmls_core.serving.repository import Repository
-    from dmls_core.serving.served_model import ServedModel, connect
+    from dmls_core.serving.deployment.benchmark import choose_scaling
+    from dmls_core.serving.deployment.deployment import DeployedVersion, Deployment
+    from dmls_core.serving.predict.batch_prediction import Predictions, Predictor, predict_file
+    from dmls_core.serving.predict.served_model import ServedModel, connect
+    from dmls_core.serving.repository.options import ScalingChoice, ServingOptions
+    from dmls_core.serving.repository.repository import Repository
+    from dmls_core.serving.triton.client import TritonClient
+    from dmls_core.serving.triton.placement import triton_servers
 
 _MODULES = {
-    "DeployedVersion": "deployment",
-    "Deployment": "deployment",
-    "Predictions": "batch_prediction",
-    "Predictor": "batch_prediction",
-    "Repository": "repository",
-    "ScalingChoice": "options",
-    "ServedModel": "served_model",
-    "ServingOptions": "options",
-    "TritonClient": "client",
-    "choose_scaling": "benchmark",
-    "connect": "served_model",
-    "predict_file": "batch_prediction",
-    "triton_servers": "placement",
+    "DeployedVersion": "deployment.deployment",
+    "Deployment": "deployment.deployment",
+    "Predictions": "predict.batch_prediction",
+    "Predictor": "predict.batch_prediction",
+    "Repository": "repository.repository",
+    "ScalingChoice": "repository.options",
+    "ServedModel": "predict.served_model",
+    "ServingOptions": "repository.options",
+    "TritonClient": "triton.client",
+    "choose_scaling": "deployment.benchmark",
+    "connect": "predict.served_model",
+    "predict_file": "predict.batch_prediction",
+    "triton_servers": "triton.placement",
 }
 
 __all__ = [

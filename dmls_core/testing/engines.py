@@ -24,7 +24,7 @@ from dmls_core.models import CATALOGUE, engine_class, for_engine, load_spec
 from dmls_core.models.engines import BoostingEngine, Engine, Fitted, ForestEngine
 from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.trees import read_trees
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Scalar
 
 COLUMNS = 6

@@ -125,7 +125,7 @@ class RunnerSuite:
         self, runner: Runner, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Callable[..., Launch]:
         """Return a function that prepares a job's search; the job's name selects the program's behavior."""
-        from dmls_core.airflow.dag_files import job_json, shard_file, write_dag_files
+        from dmls_core.airflow.bundle.dag_files import job_json, shard_file, write_dag_files
         from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 
         def _launch(mode: str, *, worker: int = 0, last_try: bool = False, try_number: int = 1) -> Launch:

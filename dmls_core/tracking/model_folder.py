@@ -69,7 +69,8 @@ def _logged(client: MlflowClient, run: Run) -> LoggedModel | None:
 
 _COPIED = {
     "dmls_core.data": ("encoder.py", "moments.py"),
-    "dmls_core.serving": ("gtil.py", "signature.py"),
+    "dmls_core.serving.deployment": ("signature.py",),
+    "dmls_core.serving.formats.treelite": ("gtil.py",),
 }
 """Modules that a logged model has copies of, by package."""
 

@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder
-from dmls_core.data.sources import content_hash
-from dmls_core.data.split import split_settings
-from dmls_core.data.table import Table, encode_table
-from dmls_core.data.time_filter import TimeFilter, rows_within
+from dmls_core.data.formats.sources import content_hash
+from dmls_core.data.split.description import split_settings
+from dmls_core.data.table.table import Table, encode_table
+from dmls_core.data.table.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.evaluate import Comparison, compare
 from dmls_core.evaluate.comparison import Freshness
 from dmls_core.hardware import available_cpus
 from dmls_core.models import METRICS
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Spec
 from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.store import layout, open_store

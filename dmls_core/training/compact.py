@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.models.engines import BoostingEngine, Fitted, GrowingForestEngine
 from dmls_core.models.engines.forests import FittedForest
-from dmls_core.search.boosting import bin_rows
+from dmls_core.search.boosting.objective import bin_rows
 from dmls_core.search.forest.trees import Nodes, prune_forest
 from dmls_core.search.task import SearchTask
-from dmls_core.serving import checkpoint
-from dmls_core.serving.forest_size import forest_size
-from dmls_core.serving.gtil import predict_float32
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.treelite.forest_size import forest_size
+from dmls_core.serving.formats.treelite.gtil import predict_float32
 from dmls_core.spec.definitions import Scalar
 from dmls_core.training.prepare import draw_rows
 from dmls_core.training.size_choice import NestedSizes, choose_size

@@ -25,7 +25,7 @@ from dmls_core.models.engines import Fitted, FittedBooster, FittedEnsemble, Fitt
 from dmls_core.models.engines.forests import FittedForest
 from dmls_core.search.task import SearchOutcome, SearchTask
 from dmls_core.search.trial import Trial
-from dmls_core.serving.forest_size import visited_nodes
+from dmls_core.serving.formats.treelite.forest_size import visited_nodes
 from dmls_core.spec.definitions import Scalar
 from dmls_core.training.compact import grown_trees
 from dmls_core.training.ensemble_selection import OutOfSample, cross_fit, select_weights

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.search.learning_curve import TIE_BREAK, loss_share
+from dmls_core.search.boosting.learning_curve import TIE_BREAK, loss_share
 from dmls_core.search.task import Score
 
 STEPS = 20

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.memory import TableSize
+from dmls_core.data.table.memory import TableSize
 from dmls_core.settings import CacheSettings, DataLimits
 from dmls_core.training.request import Job
 

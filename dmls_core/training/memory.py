@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmls_core.data.memory import MIB, STORED_ROW, TableSize
+from dmls_core.data.table.memory import MIB, STORED_ROW, TableSize
 from dmls_core.data.validation import LARGE
 from dmls_core.hardware import available_cpus, available_memory, parse_memory
 from dmls_core.models import CATALOGUE, engine_class

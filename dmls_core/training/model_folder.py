@@ -21,13 +21,13 @@ from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.metrics import compute
 from dmls_core.monitoring.profile import with_predictions
 from dmls_core.search.task import SearchTask
-from dmls_core.serving import checkpoint
-from dmls_core.serving.checkpoint_check import HASH_KEY
-from dmls_core.serving.depth_predictions import TREES, predictions_by_depth
-from dmls_core.serving.forest_size import SIZE_FILE, forest_size
-from dmls_core.serving.model_config import CHECKPOINT_FILE
-from dmls_core.serving.repository_files import sha256
-from dmls_core.serving.tolerance import base_tolerance
+from dmls_core.serving.formats.tolerance import base_tolerance
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.treelite.checkpoint_check import HASH_KEY
+from dmls_core.serving.formats.treelite.depth_predictions import TREES, predictions_by_depth
+from dmls_core.serving.formats.treelite.forest_size import SIZE_FILE, forest_size
+from dmls_core.serving.repository.files import sha256
+from dmls_core.serving.triton.model_config import CHECKPOINT_FILE
 from dmls_core.stored_matrix import Matrix, predict_rows, row_blocks
 from dmls_core.training.prepare import GOLDEN_ROWS
 from dmls_core.training.prepared import Prepared

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.sources import content_hash
-from dmls_core.data.split import split_settings
+from dmls_core.data.formats.sources import content_hash
+from dmls_core.data.split.description import split_settings
 from dmls_core.evaluate import Diagnostics, Evidence, HoldoutScores, diagnose, score_holdout
 from dmls_core.evaluate.insight import describe_insight
 from dmls_core.evaluate.report import render_report, search_insight
@@ -24,8 +24,8 @@ from dmls_core.models.engines import Fitted
 from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.metrics import compute
 from dmls_core.search.task import SearchOutcome, SearchTask
-from dmls_core.serving.card import write_card
-from dmls_core.serving.signed_models import sign_model
+from dmls_core.serving.deployment.signed_models import sign_model
+from dmls_core.serving.predict.card import write_card
 from dmls_core.spec import Spec
 from dmls_core.store import layout
 from dmls_core.stored_matrix import StoredMatrix, predict_rows

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from dmls_core.data.conversion import convert
-from dmls_core.data.memory import TableSize, measure_table
+from dmls_core.data.formats.conversion import convert
+from dmls_core.data.table.memory import TableSize, measure_table
 from dmls_core.hardware import available_cpus, parse_memory
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.models.engines.base import TREELITE
-from dmls_core.search.shrinkage import resolve
+from dmls_core.search.boosting.shrinkage import resolve
 from dmls_core.search.task import Space, enough_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar, worth_trying

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.conversion import original_lines
-from dmls_core.data.holdout import hold_out, order_warning
-from dmls_core.data.memory import TableSize, check_memory, measure_table
-from dmls_core.data.row_roles import RowRoles, read_row_roles
-from dmls_core.data.stored_table import store_table
-from dmls_core.data.table import encode_in_place, encode_matrix, fit_encoder
-from dmls_core.data.table_reader import read_table
+from dmls_core.data.formats.conversion import original_lines
+from dmls_core.data.split.holdout import hold_out, order_warning
+from dmls_core.data.split.row_roles import RowRoles, read_row_roles
+from dmls_core.data.table.memory import TableSize, check_memory, measure_table
+from dmls_core.data.table.reader import read_table
+from dmls_core.data.table.stored import store_table
+from dmls_core.data.table.table import encode_in_place, encode_matrix, fit_encoder
 from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus, memory_limit
 from dmls_core.models import CATALOGUE, METRICS, engine_class
@@ -25,7 +25,7 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.models.cluster import Cluster, ShardedMatrix
 from dmls_core.models.engines import Engine
 from dmls_core.monitoring.profile import profile_table
-from dmls_core.search.strategies import ModelCandidate, make_candidate
+from dmls_core.search.strategies.strategies import ModelCandidate, make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import worth_trying

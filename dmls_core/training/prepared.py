@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder
-from dmls_core.data.row_roles import RowRoles
-from dmls_core.data.table import Table, TableColumn
+from dmls_core.data.split.row_roles import RowRoles
+from dmls_core.data.table.table import Table, TableColumn
 from dmls_core.monitoring.profile import Profile
 from dmls_core.stored_matrix import Matrix, read_rows
 from dmls_core.training.champion import Champion, ChampionPredictions

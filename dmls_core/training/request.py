@@ -93,8 +93,8 @@ def fetch_data(
 
 def convert_data(files: Sequence[DataFile], spec: Spec, folder: Path) -> list[DataFile]:
     """Convert files that are not plain CSV or Parquet; raise ``DataError`` if one is not as the spec says."""
-    from dmls_core.data.conversion import convert_all
-    from dmls_core.data.formats import needs_conversion
+    from dmls_core.data.formats.conversion import convert_all
+    from dmls_core.data.formats.names import needs_conversion
 
     if not any(needs_conversion(file.path.name, spec.data) for file in files):
         return list(files)
@@ -111,7 +111,7 @@ def cut_data(
 
     Raise ``DataError`` if a file has no such column or no time in it, or if no row is left.
     """
-    from dmls_core.data.time_filter import TimeFilter, filter_files
+    from dmls_core.data.table.time_filter import TimeFilter, filter_files
 
     if spec.columns.time is None:
         return list(files)

@@ -9,13 +9,13 @@ from functools import partial
 
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.search.callbacks import early_stopping
-from dmls_core.search.candidate_study import TrialRecord
 
 # Here, not in a function: Optuna keeps failed imports, and with them the variables of every calling function.
 from dmls_core.search.optimize import Worker, optimize
-from dmls_core.search.storage import LocalStorage, StudyStorage
-from dmls_core.search.strategies import ModelCandidate
-from dmls_core.search.study import SearchStudy, remove_studies
+from dmls_core.search.strategies.strategies import ModelCandidate
+from dmls_core.search.study.candidates import TrialRecord
+from dmls_core.search.study.storage import LocalStorage, StudyStorage
+from dmls_core.search.study.study import SearchStudy, remove_studies
 from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
 from dmls_core.search.winners import pick_winner, pick_winners
@@ -109,7 +109,7 @@ def _storage(job: Job) -> Iterator[StudyStorage]:
         yield LocalStorage()
         return
     # Imported here, since it imports SQLAlchemy and a driver that other runs do not need.
-    from dmls_core.search.database import StudyDatabase
+    from dmls_core.search.study.database import StudyDatabase
 
     database = StudyDatabase(job.study)
     try:

@@ -11,9 +11,9 @@ from fastapi import Depends, HTTPException, Path, Query, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 
-from dmls_core.airflow import api_keys, auth, metadata
+from dmls_core.airflow import api_keys, auth, database
 from dmls_core.airflow.auth import CurrentUser, DagAccessEntity, ResourceMethod, User
-from dmls_core.airflow.metadata import SessionDep
+from dmls_core.airflow.database import SessionDep
 from dmls_core.store import layout
 from dmls_core.web import AIRFLOW
 from dmls_core.web.services.airflow_api import AirflowApi
@@ -115,17 +115,17 @@ class TeamCaller:
     user_name: str
 
 
-def may_change_team(session: metadata.Session, user: User, team: str) -> bool:
+def may_change_team(session: database.Session, user: User, team: str) -> bool:
     """Return whether the team has jobs, and Airflow allows ``user`` to change them and those to come."""
-    dags = metadata.team_dags(session, team)
-    allowed = auth.is_authorized(user, "PUT", metadata.team_dags_pattern(team))
+    dags = database.team_dags(session, team)
+    allowed = auth.is_authorized(user, "PUT", database.team_dags_pattern(team))
     return bool(dags) and allowed and auth.authorized_dags(user, dags, "PUT") == dags
 
 
 def check_team_access(team: Team, user: Caller, session: SessionDep) -> TeamCaller:
     """Respond with 403 unless Airflow allows the user to change all jobs of the team."""
     if not may_change_team(session, user, team):
-        pattern = metadata.team_dags_pattern(team)
+        pattern = database.team_dags_pattern(team)
         raise HTTPException(403, f"Airflow does not allow you to PUT all DAGs {pattern}, or there are none")
     return TeamCaller(team, user.get_name())
 

@@ -23,7 +23,7 @@ from dmls_core.errors import (
     UserError,
     ValidationIssue,
 )
-from dmls_core.serving.locks import BusyError
+from dmls_core.serving.repository.locks import BusyError
 from dmls_core.web.middleware import HEADERS, MEDIA_TYPE, problem_details
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from fastapi.responses import FileResponse, HTMLResponse
 
 from dmls_core.airflow.api_keys import list_keys
 from dmls_core.airflow.auth import DagAccessEntity, may_view_connections
-from dmls_core.airflow.metadata import Session, SessionDep, team_dags
-from dmls_core.airflow.platform_capacity import plan_platform
+from dmls_core.airflow.database import Session, SessionDep, team_dags
+from dmls_core.airflow.operations.capacity import plan_platform
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.html.leaderboard import rank_trials
 from dmls_core.models.metrics import METRICS

@@ -9,10 +9,10 @@ from pkgutil import resolve_name
 from airflow.plugins_manager import AirflowPlugin
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dmls_core.airflow.clock_guard import ClockGuard
+from dmls_core.airflow.jobs.priority import LeaderPriorityStrategy
+from dmls_core.airflow.jobs.timetables import IntervalTimetable, SubmissionTimetable
 from dmls_core.airflow.links import MlflowRunLink, ReportLink
-from dmls_core.airflow.priority import LeaderPriorityStrategy
-from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
+from dmls_core.airflow.operations.clock_guard import ClockGuard
 from dmls_core.web import AIRFLOW, METRICS_PREFIX, PREFIX
 
 

@@ -63,12 +63,12 @@ def _measure(home: Path, root: str, s3: dict[str, str], jobs: int) -> list[Row]:
     with ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(lambda record: write_record(store, record), records))
 
-    from dmls_core.airflow import metadata
-    from dmls_core.airflow.bundle import DmlsBundle
+    from dmls_core.airflow import database
+    from dmls_core.airflow.bundle.bundle import DmlsBundle
 
     # Without Airflow's database, which has few rows of what the bundle asks for.
-    metadata.create_session = lambda **_: nullcontext()  # type: ignore[assignment]
-    metadata.dag_files = lambda *_: {}  # type: ignore[assignment]
+    database.create_session = lambda **_: nullcontext()  # type: ignore[assignment]
+    database.dag_files = lambda *_: {}  # type: ignore[assignment]
     servers = [process for process in psutil.process_iter() if _is_below(process, home / "s3")]
     rows: list[Row] = []
 

@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from dmls_core.errors import ServingError
 from dmls_core.sandbox import Limits, SandboxError, Worker
 from dmls_core.serving import TritonClient
-from dmls_core.serving.checkpoint_check import check_checkpoint, inspect
-from dmls_core.serving.model_config import CANDIDATE
-from dmls_core.serving.repository import Repository
-from dmls_core.serving.tolerance import rows_that_differ
-from dmls_core.serving.verification import GoldenRows
+from dmls_core.serving.deployment.verification import GoldenRows
+from dmls_core.serving.formats.tolerance import rows_that_differ
+from dmls_core.serving.formats.treelite.checkpoint_check import check_checkpoint, inspect
+from dmls_core.serving.repository.repository import Repository
+from dmls_core.serving.triton.model_config import CANDIDATE
 from tests.bench.report import Row, run
 from tests.services.triton_server import TritonProcess, new_triton
 from tests.support.damage import KINDS, damaged

@@ -27,7 +27,7 @@ import polars as pl
 
 from dmls_core import sandbox
 from dmls_core.cli.spec_commands import check_files
-from dmls_core.data.table_reader import read_table
+from dmls_core.data.table.reader import read_table
 from dmls_core.errors import DataError, UserError
 from dmls_core.intake.schema_inference import infer_file_schema
 from dmls_core.models import load_spec

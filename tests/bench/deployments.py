@@ -18,7 +18,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.errors import ServingError
-from dmls_core.serving import Deployment, Repository, TritonClient, checkpoint
+from dmls_core.serving import Deployment, Repository, TritonClient
+from dmls_core.serving.formats.treelite import checkpoint
 from tests.bench.report import Row, run
 from tests.services.triton_server import TritonProcess, new_triton
 from tests.support.trained_run import trained_run

@@ -7,7 +7,7 @@ trials are log-normal.
 - fifo: one trainer for each search, in order of arrival
 - fixed: always that many trainers, if there are slots; they stay to the end
 - one each: each team has one slot of its own
-- elastic: ``workers = "auto"``, with the product's rules (``dmls_core.search.elastic``, ``helper_weight``)
+- elastic: ``workers = "auto"``, with the product's rules (``search.study.elastic``, ``helper_weight``)
 - goodput: at each end of a trial, slots move so that the sum of the logarithms of the searches' speeds is
   largest, unless the move costs more than it saves. A goal like that of Pollux; it knows each search's rest
 """
@@ -25,8 +25,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dmls_core.airflow.priority import helper_weight
-from dmls_core.search.elastic import JOIN_DELAY_SECONDS, LAST_TRIAL_SECONDS, Helper, SlotReturns, joining
+from dmls_core.airflow.jobs.priority import helper_weight
+from dmls_core.search.study.elastic import (
+    JOIN_DELAY_SECONDS,
+    LAST_TRIAL_SECONDS,
+    Helper,
+    SlotReturns,
+    joining,
+)
 from dmls_core.spec.values import AUTO_WORKERS
 from tests.bench.report import Row, run
 

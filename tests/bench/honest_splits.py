@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 from sklearn.ensemble import RandomForestRegressor
 
-from dmls_core.data.holdout import hold_out
-from dmls_core.data.row_roles import read_row_roles
-from dmls_core.data.table_reader import read_table
+from dmls_core.data.split.holdout import hold_out
+from dmls_core.data.split.row_roles import read_row_roles
+from dmls_core.data.table.reader import read_table
 from dmls_core.evaluate.comparison import score_interval
 from dmls_core.models import load_spec
 from dmls_core.models.metrics import compute

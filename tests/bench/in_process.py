@@ -23,8 +23,8 @@ from treelite.sklearn import import_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dmls_core.serving.checkpoint import snap_thresholds
-from dmls_core.serving.gtil import nvforest_predictor, predict_float32
+from dmls_core.serving.formats.treelite.checkpoint import snap_thresholds
+from dmls_core.serving.formats.treelite.gtil import nvforest_predictor, predict_float32
 from tests.bench.report import Row, run
 
 TURNS = 5

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from dmls_core.errors import ServingError
 from dmls_core.monitoring.reconcile import reconcile_all
 from dmls_core.serving import Deployment, Repository, TritonClient
-from dmls_core.serving.intents import INTENTS, models_in
+from dmls_core.serving.repository.intents import INTENTS, models_in
 from dmls_core.store import open_store
 from dmls_core.tracking.registry import champion_in_triton, promote_served
 from tests.bench.report import Row, run
@@ -72,7 +72,7 @@ def kill_publishers(triton: TritonProcess, uri: str, folder: Path, kills: int) -
     store = open_store(str(folder / "store"))
     processes = get_context("forkserver")
     processes.set_forkserver_preload(
-        ["dmls_core.serving.deployment", "dmls_core.tracking.registry", "mlflow"]
+        ["dmls_core.serving.deployment.deployment", "dmls_core.tracking.registry", "mlflow"]
     )
     with triton.client() as client:
         for seed in (0, 1):

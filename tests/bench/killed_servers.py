@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving import Deployment, Repository, TritonClient
-from dmls_core.serving.model_config import table_name
-from dmls_core.serving.verification import table_tensors
+from dmls_core.serving.deployment.verification import table_tensors
+from dmls_core.serving.triton.model_config import table_name
 from tests.bench.report import Row, run
 from tests.services.nginx_server import nginx
 from tests.services.triton_server import TritonProcess, new_triton

@@ -29,7 +29,7 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dmls_core.airflow.timetables import submission_run_id
+from dmls_core.airflow.jobs.timetables import submission_run_id
 from dmls_core.devstack.context import load_identity
 from tests.bench.report import Row, run
 from tests.bench.web import fill_store, make_records

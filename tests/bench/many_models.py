@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving import Repository, TritonClient
-from dmls_core.serving.model_config import table_name
-from dmls_core.serving.tensors import table_tensors
+from dmls_core.serving.triton.model_config import table_name
+from dmls_core.serving.triton.tensors import table_tensors
 from tests.bench.report import Row, run
 from tests.services.triton_server import TritonProcess, new_triton
 from tests.support.trained_run import trained_run, user_rows

@@ -16,7 +16,7 @@ import plotly.data
 import polars as pl
 import xlsxwriter
 
-from dmls_core.data.compression import load_zstd
+from dmls_core.data.formats.compression import load_zstd
 
 ROWS = 600
 """Rows of a table at most."""

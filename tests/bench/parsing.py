@@ -73,7 +73,7 @@ def one(size: int, *, scheduled: bool) -> Row:
         from airflow.dag_processing.dagbag import DagBag
         from airflow.serialization.serialized_objects import DagSerialization
 
-        from dmls_core.airflow.bundle import DmlsBundle
+        from dmls_core.airflow.bundle.bundle import DmlsBundle
 
         bundle = DmlsBundle(name="dmls", **kwargs)
         start = time.process_time()

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.models import CATALOGUE
 from dmls_core.search.optimize import search
-from dmls_core.search.samplers import make_sampler
-from dmls_core.search.strategies import make_candidate
+from dmls_core.search.strategies.samplers import make_sampler
+from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask
 from tests.bench import scoreboard, scoreboard_methods
 from tests.bench.report import Row, run
@@ -50,7 +50,7 @@ def configurations(space: Any, count: int) -> list[dict[str, Any]]:
     """Return random points of the space of a booster's search."""
     import optuna
 
-    from dmls_core.search.samplers import Distributions
+    from dmls_core.search.strategies.samplers import Distributions
 
     found = []
     for number in range(count):
@@ -157,7 +157,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[Row]]:
 
 def make_candidate_space(model: Any) -> Any:
     """Return the part of a booster's default space that its search suggests: all but the rounds."""
-    from dmls_core.search.learning_curve import ROUNDS
+    from dmls_core.search.boosting.learning_curve import ROUNDS
     from dmls_core.search.task import Space
 
     space = scoreboard_methods.space_of(model)

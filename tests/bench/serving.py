@@ -28,8 +28,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dmls_core.serving import Deployment, checkpoint
-from dmls_core.serving.onnx_export import write_onnx
+from dmls_core.serving import Deployment
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.treelite.onnx_export import write_onnx
 from tests.bench.load import ask_all, cpu_seconds, triton_grpc, triton_http
 from tests.bench.other_servers import ENVIRONMENTS, Server, install, start_others
 from tests.bench.report import Row, print_table

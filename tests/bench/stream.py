@@ -53,7 +53,7 @@ def alarms(seed: int, drifts_at: int | None) -> Row:
     """
     from dmls_core.models import load_spec
     from dmls_core.monitoring.new_data import check_files
-    from dmls_core.serving import checkpoint
+    from dmls_core.serving.formats.treelite import checkpoint
     from dmls_core.training import TrainRequest, train
 
     spec = load_spec(

@@ -24,8 +24,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.serving import Deployment, checkpoint, connect
-from dmls_core.serving.model_config import CONFIG_FILE, matrices, table_name
+from dmls_core.serving import Deployment, connect
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.triton.model_config import CONFIG_FILE, matrices, table_name
 from tests.bench.report import Row, run
 from tests.services.triton_server import new_triton
 

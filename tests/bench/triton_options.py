@@ -22,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.serving import TritonClient
-from dmls_core.serving.model_config import BATCHING
+from dmls_core.serving.triton.model_config import BATCHING
 from tests.bench.report import Row, run
 from tests.services.triton_server import TritonProcess, new_triton
 from tests.support.table_endpoint import Served

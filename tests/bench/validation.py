@@ -97,7 +97,7 @@ def _row(rows: int, columns: int, size: int, revision: str, steps: dict) -> dict
 
 def one(step: str, data: Path, out: Path) -> dict[str, float]:
     """Measure one step in this process."""
-    from dmls_core.data.table_reader import read_table
+    from dmls_core.data.table.reader import read_table
     from dmls_core.data.validation import validate
     from dmls_core.intake.schema_inference import infer_file_schema
     from dmls_core.models import CATALOGUE

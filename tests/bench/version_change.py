@@ -28,9 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving import Deployment, Repository, TritonClient, checkpoint, choose_scaling
-from dmls_core.serving.model_config import PROBABILITIES, VERSION, table_name
-from dmls_core.serving.tensors import table_tensors
+from dmls_core.serving import Deployment, Repository, TritonClient, choose_scaling
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.triton.model_config import PROBABILITIES, VERSION, table_name
+from dmls_core.serving.triton.tensors import table_tensors
 from tests.bench.report import Row, run
 from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import change_encoder

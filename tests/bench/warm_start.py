@@ -26,7 +26,7 @@ import optuna
 
 from dmls_core.models import CATALOGUE
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies import make_candidate
+from dmls_core.search.strategies.strategies import make_candidate
 from tests.bench import scoreboard
 from tests.bench.report import Row, run
 from tests.bench.scoreboard_methods import Split, make_task, space_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dmls_core.data.compression import load_zstd
+from dmls_core.data.formats.compression import load_zstd
 
 IRIS = """model = "random-forest-classifier"
 n_trials = 5

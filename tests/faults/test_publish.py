@@ -17,8 +17,8 @@ import pytest
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError
 from dmls_core.serving import Deployment, Repository, choose_scaling
-from dmls_core.serving.model_config import SIMPLEST
-from dmls_core.serving.options import read_scaling_choice
+from dmls_core.serving.repository.options import read_scaling_choice
+from dmls_core.serving.triton.model_config import SIMPLEST
 from tests.services.seaweed import Seaweed
 from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import change_encoder
@@ -164,7 +164,7 @@ def test_a_real_disk_that_is_full(triton, made, name, tmp_path):
 
 
 def test_triton_killed_between_load_and_verification(triton, made, name, monkeypatch):
-    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 0.0)
+    monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
     repository = triton.repository
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(made(0))
@@ -186,7 +186,7 @@ def test_triton_killed_between_load_and_verification(triton, made, name, monkeyp
 @pytest.mark.parametrize("step", ["load {name}.candidate", "load {name}"])
 def test_a_model_that_kills_its_server_is_not_loaded_again(triton, made, name, step, monkeypatch):
     """The server restarts, as under a supervisor, and serves the version before, by itself."""
-    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 300.0)
+    monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 300.0)
     repository = triton.repository
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(made(0))

@@ -10,7 +10,7 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.xgboost import CudaXGBoostEngine
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.testing.engines import EngineSuite, kinds_of, make_data
 from dmls_core.training import TrainRequest, train
 

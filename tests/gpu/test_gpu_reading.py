@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dmls_core.data.table import encode_table, fit_encoder
-from dmls_core.data.table_reader import read_table
+from dmls_core.data.table.reader import read_table
+from dmls_core.data.table.table import encode_table, fit_encoder
 from dmls_core.errors import DataError
 from dmls_core.models import engine_class
 from dmls_core.spec import Columns

@@ -10,7 +10,7 @@ from airflow.models.dagrun import DagRun
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.orm import Session
 
-from dmls_core.airflow.clock_steps import correct_dates
+from dmls_core.airflow.operations.clock_steps import correct_dates
 from tests.integration.test_history import NOW, database  # noqa: F401 - a fixture
 from tests.support.airflow_database import add_dag
 

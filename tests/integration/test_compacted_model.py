@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dmls_core.serving import Deployment, connect
-from dmls_core.serving.addresses import PROTOCOLS
+from dmls_core.serving.triton.addresses import PROTOCOLS
 from dmls_core.training import train
 from tests.integration.test_train import check_answers, request
 from tests.services.triton_server import TritonProcess

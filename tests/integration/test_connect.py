@@ -16,7 +16,7 @@ from tritonclient.utils.shared_memory import mapped_shared_memory_regions
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError
 from dmls_core.serving import Deployment, Predictor, connect
-from dmls_core.serving.shared_memory import SharedInputs
+from dmls_core.serving.triton.shared_memory import SharedInputs
 from tests.services.seaweed import free_ports
 from tests.support.table_endpoint import Served, change_encoder
 from tests.support.trained_run import trained_run, user_rows
@@ -110,7 +110,7 @@ def test_a_regression_gives_one_column(triton, tmp_path):
 
 
 def test_wide_tables_go_in_small_requests(parts, model, monkeypatch):
-    monkeypatch.setattr("dmls_core.serving.served_model.REQUEST_BYTES", 3 * 8 * 7)
+    monkeypatch.setattr("dmls_core.serving.predict.served_model.REQUEST_BYTES", 3 * 8 * 7)
     rows = user_rows(30)
     assert model.predict(rows)["prediction"].tolist() == wanted(parts, rows).values
 
@@ -186,7 +186,9 @@ def test_shared_memory_that_cannot_be_is_said(parts, regions, monkeypatch):
         with pytest.raises(ServingError, match=rf"{address} cannot use this machine's shared memory"):
             connect(parts.name, grpc=address, shared_memory=True)
     room = os.statvfs("/dev/shm")
-    monkeypatch.setattr("dmls_core.serving.shared_memory.START_BYTES", (room.f_blocks + 1) * room.f_frsize)
+    monkeypatch.setattr(
+        "dmls_core.serving.triton.shared_memory.START_BYTES", (room.f_blocks + 1) * room.f_frsize
+    )
     with pytest.raises(ServingError, match="/dev/shm has no room"):
         connect(parts.name, grpc=address, shared_memory=True)
 

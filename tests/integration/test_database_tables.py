@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from dmls_core.airflow import connections
-from dmls_core.airflow.database_tables import read_table
+from dmls_core.airflow.sources.data_source import connections
+from dmls_core.airflow.sources.database_tables import read_table
 from dmls_core.devstack.postgres import STUDY
 from dmls_core.errors import DataError, PlatformError
-from dmls_core.serving.batch_scoring import TableRequest
+from dmls_core.serving.predict.batch_scoring import TableRequest
 from tests.services.postgres_server import PostgresServer
 
 

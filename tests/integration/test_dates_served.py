@@ -11,9 +11,10 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DataError
-from dmls_core.serving import Deployment, checkpoint, connect
-from dmls_core.serving.model_config import matrices, table_name
-from dmls_core.serving.tensors import table_tensors
+from dmls_core.serving import Deployment, connect
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.triton.model_config import matrices, table_name
+from dmls_core.serving.triton.tensors import table_tensors
 from dmls_core.training import TrainRequest, train
 
 SPEC = """model = "{model}"

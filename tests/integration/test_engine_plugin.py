@@ -17,7 +17,7 @@ from sklearn.datasets import load_iris
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving import Deployment, Predictor
-from dmls_core.serving.model_config import table_name
+from dmls_core.serving.triton.model_config import table_name
 from tests.services.triton_server import TritonProcess
 from tests.support.table_endpoint import post, request_body
 

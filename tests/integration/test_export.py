@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dmls_core.serving import Deployment
-from dmls_core.serving.export import MODELS, export_version
-from dmls_core.serving.model_config import table_name
+from dmls_core.serving.predict.export import MODELS, export_version
+from dmls_core.serving.triton.model_config import table_name
 from tests.support.table_endpoint import Served
 from tests.support.trained_run import user_rows
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import ServingError
-from dmls_core.serving.fil_backend import fil_backend
+from dmls_core.serving.formats.treelite.fil_backend import fil_backend
 from tests.support.fil_cases import CASES, ROWS, Case, made_model
 
 names = (f"lab.case{number}" for number in itertools.count())

@@ -19,7 +19,8 @@ from dmls_core.monitoring.inference_log import (
 )
 from dmls_core.monitoring.new_data import check_files
 from dmls_core.monitoring.profile import Values, profile_of
-from dmls_core.serving import Deployment, ServingOptions, checkpoint
+from dmls_core.serving import Deployment, ServingOptions
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.store import layout, open_store
 from tests.support.table_endpoint import Served, request_body
 from tests.support.trained_run import COLOURS, trained_run, user_rows

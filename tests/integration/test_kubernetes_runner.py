@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dmls_core.airflow.runners.kubernetes import KubernetesRunner
-from dmls_core.airflow.runners.pod_manifest import pod_name
+from dmls_core.airflow.runners.kubernetes.manifest import pod_name
+from dmls_core.airflow.runners.kubernetes.runner import KubernetesRunner
 from dmls_core.airflow.runners.runner import LOST
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError

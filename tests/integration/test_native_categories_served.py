@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.serving import Deployment, checkpoint, connect
+from dmls_core.serving import Deployment, connect
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.training import TrainRequest, train
 
 LEVELS = [f"level {number:03}" for number in range(300)]

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PREDICT = """
 import numpy as np
 from dmls_core.serving import checkpoint
-from dmls_core.serving.gtil import nvforest_predictor, predict_float32
+from dmls_core.serving.formats.treelite.gtil import nvforest_predictor, predict_float32
 from tests.support.fil_cases import ROWS, made_model
 
 rows = np.concatenate([ROWS, 1e6 * ROWS, np.trunc(9 * ROWS)])
@@ -55,7 +55,7 @@ print(json.dumps(check_nvforest().as_json()))
 
 WRONG = """
 import numpy as np
-from dmls_core.serving.gtil import nvforest_predictor
+from dmls_core.serving.formats.treelite.gtil import nvforest_predictor
 from tests.support.fil_cases import made_model
 
 try:

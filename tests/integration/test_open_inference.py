@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from dmls_core.serving.model_config import table_name
+from dmls_core.serving.triton.model_config import table_name
 from tests.support.table_endpoint import Served, post, request_body
 from tests.support.trained_run import user_rows
 

@@ -12,9 +12,9 @@ from dmls_core.devstack.supervisor import wait_until
 from dmls_core.monitoring.reconcile import reconcile_all
 from dmls_core.monitoring.request_counts import RequestCounter, read_requests
 from dmls_core.serving import Deployment, Repository, connect, triton_servers
-from dmls_core.serving.model_config import table_name
-from dmls_core.serving.placement import rank
-from dmls_core.serving.startup import load_arguments
+from dmls_core.serving.triton.model_config import table_name
+from dmls_core.serving.triton.placement import rank
+from dmls_core.serving.triton.startup import load_arguments
 from dmls_core.store import LocalStore
 from tests.services.triton_server import new_triton
 from tests.support.asking import Asking

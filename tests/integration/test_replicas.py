@@ -16,9 +16,9 @@ from dmls_core.data.encoder import Encoder
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError
 from dmls_core.serving import Deployment, Repository, TritonClient, choose_scaling
-from dmls_core.serving.model_config import table_name
-from dmls_core.serving.reconcile import reconcile
-from dmls_core.serving.verification import table_tensors
+from dmls_core.serving.deployment.reconcile import reconcile
+from dmls_core.serving.deployment.verification import table_tensors
+from dmls_core.serving.triton.model_config import table_name
 from tests.services.nginx_server import nginx
 from tests.services.triton_server import new_triton
 from tests.support.asking import Asking

@@ -12,7 +12,8 @@ from dmls_core.cli.main import app
 from dmls_core.devstack.doctor.services import check_served_versions
 from dmls_core.monitoring.prometheus import JobMetricsCollector, exposition
 from dmls_core.monitoring.reconcile import reconcile_all
-from dmls_core.serving import Deployment, startup, triton_servers
+from dmls_core.serving import Deployment, triton_servers
+from dmls_core.serving.triton import startup
 from dmls_core.settings import load_settings
 from dmls_core.store import open_store, read_served
 from dmls_core.tracking.registry import champions, find_champion, promote

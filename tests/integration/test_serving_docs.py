@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.serving.model_config import matrices
+from dmls_core.serving.triton.model_config import matrices
 from tests.support.table_endpoint import Served
 from tests.support.trained_run import user_rows
 

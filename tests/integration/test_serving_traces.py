@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from dmls_core.devstack.supervisor import wait_until
-from dmls_core.serving.model_config import table_name
+from dmls_core.serving.triton.model_config import table_name
 from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import Served, request_body
 from tests.support.trained_run import user_rows

@@ -17,9 +17,9 @@ import treelite
 
 from dmls_core.errors import DataError, NotFoundError, ServingError
 from dmls_core.serving import Deployment, Predictor, TritonClient, choose_scaling, predict_file
-from dmls_core.serving.gtil import predict_float32
-from dmls_core.serving.model_config import SIMPLEST, Scaling, table_name
-from dmls_core.serving.options import ScalingChoice, read_scaling_choice, write_scaling_choice
+from dmls_core.serving.formats.treelite.gtil import predict_float32
+from dmls_core.serving.repository.options import ScalingChoice, read_scaling_choice, write_scaling_choice
+from dmls_core.serving.triton.model_config import SIMPLEST, Scaling, table_name
 from tests.services.seaweed import free_ports
 from tests.support.trained_run import record_checkpoint, trained_run, user_rows
 
@@ -61,7 +61,7 @@ def golden(folder):
 
 def boosted(folder, kind):
     """Put a boosted model into a model folder, and what it answers into its golden rows."""
-    from dmls_core.serving import checkpoint
+    from dmls_core.serving.formats.treelite import checkpoint
 
     rows = golden(folder)
     x = np.asarray(rows["encoded"], np.float32)
@@ -182,7 +182,7 @@ def test_thousands_of_trees_are_verified_with_a_tolerance_of_their_own(
     triton, repository, client, candidate, name, kind
 ):
     """The library's own answers, in float64, take the place of the golden rows'."""
-    from dmls_core.serving import checkpoint
+    from dmls_core.serving.formats.treelite import checkpoint
 
     folder = candidate()
     rows = golden(folder)
@@ -319,7 +319,7 @@ def test_a_csv_comes_back_with_labels(repository, client, candidate, name, proto
 
 
 def test_triton_killed_between_deploy_and_verify(triton, repository, candidate, name, monkeypatch):
-    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 0.0)
+    monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(candidate(0))
         Deployment(repository, client, name).verify(1)

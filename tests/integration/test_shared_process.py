@@ -15,13 +15,14 @@ import pytest
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError, ServingTimeoutError
 from dmls_core.monitoring.request_counts import RequestCounter, Requests
-from dmls_core.serving import Deployment, Predictor, connect, shared_config
-from dmls_core.serving.model_config import table_name
-from dmls_core.serving.reconcile import differences
-from dmls_core.serving.repository_files import RepositoryFiles
-from dmls_core.serving.shared_config import HUNG_SECONDS, SHARED
-from dmls_core.serving.shared_files import RECORDS, SharedFiles, process_runs, restart_process
-from dmls_core.serving.verification import GoldenRows
+from dmls_core.serving import Deployment, Predictor, connect
+from dmls_core.serving.deployment.reconcile import differences
+from dmls_core.serving.deployment.verification import GoldenRows
+from dmls_core.serving.repository.files import RepositoryFiles
+from dmls_core.serving.repository.shared_files import RECORDS, SharedFiles, process_runs, restart_process
+from dmls_core.serving.triton import shared_config
+from dmls_core.serving.triton.model_config import table_name
+from dmls_core.serving.triton.shared_config import HUNG_SECONDS, SHARED
 from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import Served, post
 from tests.support.trained_run import trained_run, user_rows

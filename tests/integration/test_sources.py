@@ -11,8 +11,7 @@ import polars as pl
 import psycopg
 import pytest
 
-from dmls_core.airflow import connections
-from dmls_core.airflow.sources import SourceReader
+from dmls_core.airflow.sources.data_source import SourceReader, connections
 from dmls_core.devstack.postgres import STUDY
 from dmls_core.errors import DataError, PlatformError
 from dmls_core.models import load_spec

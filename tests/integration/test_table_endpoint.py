@@ -20,9 +20,10 @@ from dmls_core.data.encoder import MISSING
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import ServingError
 from dmls_core.monitoring.request_counts import RequestCounter
-from dmls_core.serving import Deployment, Predictor, checkpoint, connect
-from dmls_core.serving.model_config import matrices, table_name
-from dmls_core.serving.tensors import table_tensors
+from dmls_core.serving import Deployment, Predictor, connect
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.triton.model_config import matrices, table_name
+from dmls_core.serving.triton.tensors import table_tensors
 from tests.support.table_endpoint import Served, change_encoder, request_body
 from tests.support.trained_run import trained_run, user_rows
 

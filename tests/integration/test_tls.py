@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs/how-to/deploy.md"
 
 ASK = """
 import json, sys
-from dmls_core.airflow.service_health import _probe_triton
+from dmls_core.airflow.operations.service_health import _probe_triton
 from dmls_core.errors import DmlsError
 from dmls_core.serving import triton_servers
 from dmls_core.store import open_store

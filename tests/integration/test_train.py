@@ -18,7 +18,7 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DataError, SpecError, UserError
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.store import open_store
 from dmls_core.training import TrainRequest, train
 from tests.services.seaweed import S3Server

@@ -17,8 +17,8 @@ import numpy as np
 import treelite
 from numpy.typing import NDArray
 
-from dmls_core.serving.checkpoint import snap_thresholds
-from dmls_core.serving.gtil import predict_float32
+from dmls_core.serving.formats.treelite.checkpoint import snap_thresholds
+from dmls_core.serving.formats.treelite.gtil import predict_float32
 
 ROWS = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
 CLASSIFIER = {

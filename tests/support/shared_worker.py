@@ -13,11 +13,11 @@ import numpy as np
 
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
-from dmls_core.search.database import StudyDatabase
 from dmls_core.search.objective import Objective
 from dmls_core.search.optimize import Worker, optimize
-from dmls_core.search.strategies import ModelCandidate, SearchStrategy
-from dmls_core.search.study import SearchStudy, remove_studies
+from dmls_core.search.strategies.strategies import ModelCandidate, SearchStrategy
+from dmls_core.search.study.database import StudyDatabase
+from dmls_core.search.study.study import SearchStudy, remove_studies
 from dmls_core.search.task import Fold, SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Choice, Range
@@ -93,7 +93,7 @@ def forest(n_trials: int) -> ModelCandidate:
     """Return a real forest whose whole space is tried, so that nothing depends on the clock."""
     from dmls_core.evaluate import scorer
     from dmls_core.models.catalogue import load_engine
-    from dmls_core.search.strategies import make_candidate
+    from dmls_core.search.strategies.strategies import make_candidate
     from dmls_core.search.task import make_folds
 
     model = CATALOGUE["random-forest-classifier"]

@@ -14,8 +14,9 @@ import numpy as np
 import treelite
 
 from dmls_core.data.encoder import Encoder, NumberFeature
-from dmls_core.serving import Deployment, Repository, TritonClient, checkpoint
-from dmls_core.serving.model_config import table_name
+from dmls_core.serving import Deployment, Repository, TritonClient
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.triton.model_config import table_name
 from tests.support.trained_run import trained_run
 
 names = (f"lab.table{number}" for number in itertools.count())

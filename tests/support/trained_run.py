@@ -12,10 +12,10 @@ import numpy as np
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.models import load_spec
-from dmls_core.serving import checkpoint
-from dmls_core.serving.card import write_card
-from dmls_core.serving.checkpoint_check import HASH_KEY
-from dmls_core.serving.repository_files import sha256
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.treelite.checkpoint_check import HASH_KEY
+from dmls_core.serving.predict.card import write_card
+from dmls_core.serving.repository.files import sha256
 
 SPEC = b"""
 model = "random-forest-classifier"

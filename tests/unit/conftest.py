@@ -74,7 +74,7 @@ def accept(root: Path) -> Callable[..., object]:
 @pytest.fixture
 def bundle(root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., object]:
     """Make a bundle over the test's store, with files of its own."""
-    from dmls_core.airflow.bundle import DmlsBundle
+    from dmls_core.airflow.bundle.bundle import DmlsBundle
 
     def _bundle(version: str | None = None, folder: str = "files") -> DmlsBundle:
         made = DmlsBundle(name="dmls", version=version, **ENTRY["kwargs"] | {"root": str(root)})

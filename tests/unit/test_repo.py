@@ -18,7 +18,6 @@ import yaml
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-LONGEST_MODULE = 400
 TOP_LEVEL = (
     "dags",
     "dmls_core",
@@ -75,29 +74,6 @@ def test_a_clone_has_what_users_look_for_at_the_top_level():
     found = {file.relative_to(ROOT).as_posix() for file in tracked()}
     missing = [name for name in TOP_LEVEL if not any(f"{file}/".startswith(f"{name}/") for file in found)]
     assert missing == []
-
-
-def test_no_module_is_too_long():
-    long = {
-        str(f.relative_to(ROOT)): n
-        for f in python_files("dmls_core", "tests")
-        if (n := lines(f)) > LONGEST_MODULE
-    }
-    assert long == {}
-
-
-def test_no_name_of_a_module_is_shared_by_many():
-    # Clear by their folder: bases, suites of `testing`, a search's objective, a router and its service.
-    names = [file.name for file in python_files("dmls_core") if "testing" not in file.parts]
-    shared = {name: names.count(name) for name in names if names.count(name) > 2}
-    assert set(shared) <= {
-        "__init__.py",
-        "__main__.py",
-        "base.py",
-        "objective.py",
-        "runs.py",
-        "submissions.py",
-    }
 
 
 def lines(file: Path) -> int:

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from dmls_core.airflow.jobs.status import StatusReporter
 from dmls_core.airflow.runners.gpu_placement import GpuSurvey
 from dmls_core.airflow.runners.runner import in_thread, load_runner
 from dmls_core.airflow.settings import airflow_settings, open_root
-from dmls_core.airflow.status import StatusReporter
 
 PROBE_INTERVAL_SECONDS = 10.0
 """Interval between two surveys of the GPUs, for all waiting tasks of a triggerer together."""

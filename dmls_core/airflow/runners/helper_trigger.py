@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from dmls_core.airflow.runners.runner import Runner, TrainerExit, in_thread
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 from dmls_core.errors import DmlsError
-from dmls_core.search.elastic import LAST_TRIAL_SECONDS, Helper, SlotReturns
+from dmls_core.search.study.elastic import LAST_TRIAL_SECONDS, Helper, SlotReturns
 from dmls_core.store import Store, layout
 from dmls_core.store.waiting_queue import waiting_since
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from dmls_core.airflow.job import Job
+from dmls_core.airflow.jobs.job import Job
 from dmls_core.airflow.runners.gpu_placement import estimate_gpu_memory
 from dmls_core.airflow.runners.runner import load_runner
 from dmls_core.airflow.settings import AirflowSettings

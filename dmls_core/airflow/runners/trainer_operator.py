@@ -17,7 +17,8 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk.types import TaskInstance
 
-from dmls_core.airflow.job import Job, job_of, read_result
+from dmls_core.airflow.jobs.job import Job, job_of, read_result
+from dmls_core.airflow.jobs.status import StatusReporter
 from dmls_core.airflow.runners.gpu_placement import GpusBusyError
 from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
 from dmls_core.airflow.runners.helper_trigger import HelperTrigger
@@ -25,10 +26,9 @@ from dmls_core.airflow.runners.runner import Runner, load_runner
 from dmls_core.airflow.runners.trainer import KEY_LABEL, Trainer, make_trainer, trainer_labels
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 from dmls_core.airflow.settings import airflow_settings, open_root
-from dmls_core.airflow.status import StatusReporter
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, RunnerError
-from dmls_core.search.elastic import JOIN_DELAY_SECONDS, joining
+from dmls_core.search.study.elastic import JOIN_DELAY_SECONDS, joining
 from dmls_core.store import Store, layout
 from dmls_core.store.waiting_queue import dequeue, waiting_since
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from dmls_core.airflow.jobs.status import StatusReporter
 from dmls_core.airflow.runners.runner import LOST, Runner, TrainerExit, in_thread, load_runner
 from dmls_core.airflow.settings import airflow_settings, open_root
-from dmls_core.airflow.status import StatusReporter
 from dmls_core.errors import DmlsError, ObjectMissingError
 from dmls_core.store import Store
 

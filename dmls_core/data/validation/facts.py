@@ -14,8 +14,8 @@ from pathlib import Path
 import polars as pl
 
 from dmls_core.data.encoder import MISSING
-from dmls_core.data.sources import ColumnType, DataFiles
-from dmls_core.data.table_reader import ColumnRoles, assign_roles
+from dmls_core.data.formats.sources import ColumnType, DataFiles
+from dmls_core.data.table.reader import ColumnRoles, assign_roles
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Spec

@@ -17,7 +17,7 @@ from dmls_core.devstack.postgres import STUDY
 from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import DmlsError, PlatformError
-from dmls_core.serving.addresses import parse_address, split_addresses
+from dmls_core.serving.triton.addresses import parse_address, split_addresses
 from dmls_core.settings import ENVIRONMENT, SIGNERS, SIGNING_KEY, ProcessSettings, Settings
 from dmls_core.store import layout
 from dmls_core.tracking.connection import server_version
@@ -202,8 +202,8 @@ def check_served_versions(settings: Settings) -> list[Check]:
     if not (settings.mlflow_uri and settings.triton_http and settings.triton_grpc):
         return []
     from dmls_core.serving import triton_servers
-    from dmls_core.serving.model_config import table_name
-    from dmls_core.serving.placement import place
+    from dmls_core.serving.triton.model_config import table_name
+    from dmls_core.serving.triton.placement import place
     from dmls_core.tracking.registry import champions
 
     found = []
@@ -246,8 +246,8 @@ def _no_table(address: str, model: str, version: int) -> Check:
 
 def check_signing() -> list[Check]:
     """Check that models must be signed, and that the key that signs, if it is known here, is accepted."""
-    from dmls_core.serving.signature import public_key
-    from dmls_core.serving.signed_models import signers
+    from dmls_core.serving.deployment.signature import public_key
+    from dmls_core.serving.deployment.signed_models import signers
 
     key, name = ProcessSettings.from_environment().signing_key, "signed models"
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dmls_core.data.split import describe_split
+from dmls_core.data.split.description import describe_split
 from dmls_core.evaluate.diagnostics import Diagnostics
 from dmls_core.evaluate.report import model_section, search_section
 from dmls_core.evaluate.report.figures import Figure, Figures, Trace

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
-from dmls_core.data.compression import ZIP
 from dmls_core.data.encoder import is_missing
-from dmls_core.data.parquet_footer import read_footer
-from dmls_core.data.table_reader import missing_target
+from dmls_core.data.formats.compression import ZIP
+from dmls_core.data.formats.parquet_footer import read_footer
+from dmls_core.data.table.reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes
 from dmls_core.intake.schema_inference.draft import (

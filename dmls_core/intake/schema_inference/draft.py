@@ -12,9 +12,9 @@ from datetime import date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Any, Literal
 
-from dmls_core.data.dates import ORDERS, fitting_orders
 from dmls_core.data.encoder import category_text, is_missing, number
 from dmls_core.data.moments import DateOrder
+from dmls_core.data.table.dates import ORDERS, fitting_orders
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
 

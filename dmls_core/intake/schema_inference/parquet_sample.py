@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.data.csv_dialect import Row
-from dmls_core.data.parquet_footer import MARK
-from dmls_core.data.parquet_source import reading
-from dmls_core.data.thinning import thin_parquet
+from dmls_core.data.formats.csv_dialect import Row
+from dmls_core.data.formats.parquet_footer import MARK
+from dmls_core.data.formats.parquet_source import reading
+from dmls_core.data.formats.thinning import thin_parquet
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names
 from dmls_core.intake.schema_inference.draft import FIRST

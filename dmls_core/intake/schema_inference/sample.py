@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dmls_core import sandbox
-from dmls_core.data.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
-from dmls_core.data.csv_dialect import Row, decode_head, read_rows
-from dmls_core.data.csv_places import ragged_column
-from dmls_core.data.detection import detect
-from dmls_core.data.encodings import line_end_utf16
-from dmls_core.data.formats import COMPRESSED, format_of, naming_hint, needs_whole, text_name
-from dmls_core.data.missing_marks import describe_marks, find_marks, without_marks
-from dmls_core.data.parquet_footer import MARK
-from dmls_core.data.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
+from dmls_core.data.formats.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
+from dmls_core.data.formats.csv_dialect import Row, decode_head, read_rows
+from dmls_core.data.formats.csv_places import ragged_column
+from dmls_core.data.formats.detection import detect
+from dmls_core.data.formats.encodings import line_end_utf16
+from dmls_core.data.formats.missing_marks import describe_marks, find_marks, without_marks
+from dmls_core.data.formats.names import COMPRESSED, format_of, naming_hint, needs_whole, text_name
+from dmls_core.data.formats.parquet_footer import MARK
+from dmls_core.data.formats.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
 from dmls_core.intake.file_sample import join_chunks, places
@@ -242,7 +242,7 @@ def _workbook(file: str, path: Path, keys: Mapping[str, Any] | None, limits: Int
 
 def sheet_text(path: str, sheet: str | None, decimal: str) -> dict[str, Any]:
     """Return the beginning of a sheet as CSV text, and the names of all; runs in the sandbox."""
-    from dmls_core.data.excel import write_sheet
+    from dmls_core.data.formats.excel import write_sheet
 
     with tempfile.NamedTemporaryFile() as out:
         text = Path(out.name)
@@ -254,7 +254,7 @@ def _converted(
     file: str, head: bytes, complete: bool, keys: Mapping[str, Any], limits: IntakeLimits
 ) -> Sample:
     """Read the first rows of a file that is converted first, in a sandbox."""
-    from dmls_core.data.conversion import convert_all, line_shift
+    from dmls_core.data.formats.conversion import convert_all, line_shift
     from dmls_core.spec.data_table import Data
 
     plain = unpack_head(head)

@@ -11,7 +11,7 @@ import polars as pl
 
 from dmls_core.data.encoder import MISSING
 from dmls_core.data.leaks import Relation, find_relations
-from dmls_core.data.table_reader import missing_column
+from dmls_core.data.table.reader import missing_column
 from dmls_core.errors import DataError
 from dmls_core.intake.schema_inference.draft import FEW, Column
 from dmls_core.spec.definitions import Task

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from dmls_core.airflow.metadata import LogEvent, SessionDep
+from dmls_core.airflow.database import LogEvent, SessionDep
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.store import layout

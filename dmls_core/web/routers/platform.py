@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel
 
-from dmls_core.airflow.metadata import SessionDep
-from dmls_core.airflow.platform_capacity import plan_platform
+from dmls_core.airflow.database import SessionDep
+from dmls_core.airflow.operations.capacity import plan_platform
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.monitoring.capacity import CapacityPlan
 from dmls_core.web.dependencies import Caller, ClusterViewer, OpenApi, check_doctor_access

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from dmls_core import sandbox
 from dmls_core.airflow.settings import airflow_settings
-from dmls_core.data.encodings import is_utf16
-from dmls_core.data.formats import COMPRESSED, format_of, needs_whole, text_name
+from dmls_core.data.formats.encodings import is_utf16
+from dmls_core.data.formats.names import COMPRESSED, format_of, needs_whole, text_name
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.submissions import check_data_name
 from dmls_core.store import layout
@@ -35,7 +35,7 @@ class Estimate(BaseModel):
 
 def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
     """Estimate a run on a data file in a job's folder; raises as ``estimate``."""
-    from dmls_core.data.thinning import thin_text
+    from dmls_core.data.formats.thinning import thin_text
     from dmls_core.intake.schema_inference import HEAD, WHOLE, read_places
     from dmls_core.intake.schema_inference.parquet_sample import SECONDS, write_rows
     from dmls_core.models import load_spec

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from dmls_core.airflow import api_keys, metadata
+from dmls_core.airflow import api_keys, database
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized, may_approve
-from dmls_core.airflow.job import PARAM
-from dmls_core.airflow.metadata import LogEvent, Session
+from dmls_core.airflow.database import LogEvent, Session
+from dmls_core.airflow.jobs.job import PARAM
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import read_status
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
@@ -91,7 +91,7 @@ def read_job(session: Session, store: Store, user: User, team: str, name: str) -
         raise NotFoundError(
             ValidationIssue(f"there is no job {team}/{name}", hint="the Jobs page lists all jobs")
         )
-    dag = metadata.dag_state(session, layout.dag_id(team, name))
+    dag = database.dag_state(session, layout.dag_id(team, name))
     rows = job_index().snapshot().rows
     row = next((row for row in rows if (row.team, row.name) == (team, name)), None)
     served = read_served(store, team, name) if record else None
@@ -277,4 +277,4 @@ def _describe_values(table: object) -> str:
 
 def read_events(session: Session, dag_id: str, limit: int = 50) -> list[LogEvent]:
     """Return the user actions on a job, latest first."""
-    return metadata.audit_events(session, dag_id, EVENTS, limit)
+    return database.audit_events(session, dag_id, EVENTS, limit)

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
-from dmls_core.airflow import metadata
+from dmls_core.airflow import database
 from dmls_core.airflow.auth import User, authorized_dags
-from dmls_core.airflow.metadata import create_session
+from dmls_core.airflow.database import create_session
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import DmlsError
 from dmls_core.web.services import open_store
@@ -309,7 +309,7 @@ class JobIndex:
 
     def _read_registry(self, stored: StoredJobs) -> None:
         with create_session() as session:
-            version = metadata.bundle_version(session)
+            version = database.bundle_version(session)
         if version:
             stored.read_snapshot(version)
 

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 import httpx
 
-from dmls_core.airflow import metadata
-from dmls_core.airflow.late_versions import LateVersions
-from dmls_core.airflow.metadata import DagState, Session
+from dmls_core.airflow import database
+from dmls_core.airflow.database import DagState, Session
+from dmls_core.airflow.operations.late_versions import LateVersions
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, StoreError
 from dmls_core.intake.status import Status
-from dmls_core.serving.addresses import first_address, parse_address, split_addresses, split_copies
+from dmls_core.serving.triton.addresses import first_address, parse_address, split_addresses, split_copies
 from dmls_core.settings import TRITON_KEY_HEADER
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout
 from dmls_core.store.registry import Cache, cached
@@ -232,10 +232,10 @@ class AirflowJobs:
 
     def refresh(self, session: Session) -> None:
         """Read the DAGs, the runs that wait, and the outcomes that are new since the last call."""
-        self.dags = metadata.dag_states(session)
+        self.dags = database.dag_states(session)
         self.waits = read_waits(session)
         since = self._latest - OVERLAP if self._latest else None
-        for found in metadata.return_values(session, OUTCOME_TASKS, since):
+        for found in database.return_values(session, OUTCOME_TASKS, since):
             self._latest = found.timestamp
             if isinstance(found.value, Mapping):
                 outcomes = self.outcomes.setdefault(found.dag_id, Outcomes())

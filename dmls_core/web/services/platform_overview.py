@@ -15,10 +15,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from dmls_core.airflow import metadata
+from dmls_core.airflow import database
 from dmls_core.airflow.auth import User, authorized_dags
-from dmls_core.airflow.metadata import Session
-from dmls_core.airflow.service_health import Health, probe_all, service_probes
+from dmls_core.airflow.database import Session
+from dmls_core.airflow.operations.service_health import Health, probe_all, service_probes
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
 from dmls_core.errors import PlatformError
 from dmls_core.hardware import find_gpus
@@ -106,7 +106,7 @@ def read_platform(session: Session, user: User) -> Platform:
 
 def read_pools(session: Session) -> list[PoolUse]:
     """Return DMLS's pools with the numbers of running and waiting trainers."""
-    counts = metadata.task_counts(session)
+    counts = database.task_counts(session)
     return [
         PoolUse(
             name,
@@ -114,7 +114,7 @@ def read_pools(session: Session) -> list[PoolUse]:
             running=sum(counts.get((name, state), 0) for state in TRAINING),
             waiting=sum(counts.get((name, state), 0) for state in WAITING),
         )
-        for name, slots in metadata.pool_slots(session, ours=True).items()
+        for name, slots in database.pool_slots(session, ours=True).items()
     ]
 
 

@@ -31,7 +31,7 @@ from dmls_core.data.encoder import (
     is_missing,
     number,
 )
-from dmls_core.data.formats import DATA_ENDINGS, needs_conversion
+from dmls_core.data.formats.names import DATA_ENDINGS, needs_conversion
 from dmls_core.data.moments import day_of, hour_of
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.store import Registry, layout
@@ -134,7 +134,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     ``base_url``. Raise ``DataError`` if a column is absent or unknown.
     """
     from dmls_core.serving import connect
-    from dmls_core.serving.served_model import PREDICTION, PROBABILITY
+    from dmls_core.serving.predict.served_model import PREDICTION, PROBABILITY
 
     settings = airflow_settings()
     model = layout.model_name(team, name)
@@ -349,7 +349,7 @@ async def _stream(
 
 def _score(source: Path, team: str, name: str, file: str, write_end: int) -> None:
     from dmls_core.serving import Predictor, predict_file, triton_servers
-    from dmls_core.serving.placement import place
+    from dmls_core.serving.triton.placement import place
 
     settings, model = airflow_settings(), layout.model_name(team, name)
     try:
@@ -366,7 +366,7 @@ def _score(source: Path, team: str, name: str, file: str, write_end: int) -> Non
 @contextmanager
 def _as_csv(source: Path, notation: Mapping[str, Any]) -> Iterator[Path]:
     """Convert a file to DMLS's CSV in a sandbox; errors of the block then name the lines of the file."""
-    from dmls_core.data.conversion import convert_all, original_lines
+    from dmls_core.data.formats.conversion import convert_all, original_lines
     from dmls_core.spec.data_table import Data
 
     data = Data.model_validate(notation)

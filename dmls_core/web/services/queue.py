@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dmls_core.airflow import metadata
-from dmls_core.airflow.metadata import PooledTask, Session
+from dmls_core.airflow import database
+from dmls_core.airflow.database import PooledTask, Session
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.html.formats import duration
-from dmls_core.search.elastic import LAST_TRIAL_SECONDS, NOTICE_SECONDS
+from dmls_core.search.study.elastic import LAST_TRIAL_SECONDS, NOTICE_SECONDS
 from dmls_core.store import layout
 from dmls_core.web.services.waiting_times import Duration, expected_duration, expected_starts
 
@@ -83,7 +83,7 @@ def read_leases(session: Session, dag_id: str = "") -> list[Lease]:
             task.start_date,
             task.hostname or "",
         )
-        for task in metadata.task_instances(
+        for task in database.task_instances(
             session,
             dag_id=dag_id,
             task_id=TaskId.SEARCH.value,
@@ -95,13 +95,13 @@ def read_leases(session: Session, dag_id: str = "") -> list[Lease]:
 
 def read_waits(session: Session) -> dict[str, Wait]:
     """Return why jobs with waiting runs wait, by DAG."""
-    waits = waits_of_runs(metadata.unfinished_runs(session))
-    tasks = metadata.tasks_by_priority(session, TaskId.SEARCH.value, {*WAITING, *OCCUPYING})
+    waits = waits_of_runs(database.unfinished_runs(session))
+    tasks = database.tasks_by_priority(session, TaskId.SEARCH.value, {*WAITING, *OCCUPYING})
     if not any(map(_waits, tasks)):
         return waits
     dag_ids = {task.dag_id for task in tasks}
-    durations = metadata.last_durations(session, TaskId.SEARCH.value, dag_ids, LAST)
-    return waits | enqueue(tasks, metadata.pool_slots(session), durations)
+    durations = database.last_durations(session, TaskId.SEARCH.value, dag_ids, LAST)
+    return waits | enqueue(tasks, database.pool_slots(session), durations)
 
 
 def enqueue(

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from dmls_core.airflow.metadata import Session
+from dmls_core.airflow.database import Session
 from dmls_core.models.metrics import METRICS
 from dmls_core.store import Store
 from dmls_core.web.services.job_details import differences

@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from dmls_core.airflow import metadata
-from dmls_core.airflow.job import INPUTS, PARAM
-from dmls_core.airflow.metadata import DagRun, Session
+from dmls_core.airflow import database
+from dmls_core.airflow.database import DagRun, Session
+from dmls_core.airflow.jobs.job import INPUTS, PARAM
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.store import JobRecord, ObjectInfo, Store, layout
@@ -121,7 +121,7 @@ class RunDetails(BaseModel):
 def read_runs(session: Session, team: str, name: str, *, limit: int = 50, run_id: str = "") -> list[Run]:
     """Return the latest runs of a job, newest first; only ``run_id`` if it is given."""
     dag_id = layout.dag_id(team, name)
-    found = metadata.dag_runs(session, dag_id, limit=limit, run_id=run_id)
+    found = database.dag_runs(session, dag_id, limit=limit, run_id=run_id)
     results = _read_results(session, dag_id, [row.run_id for row in found])
     return [_run(team, name, row, results[row.run_id]) for row in found]
 
@@ -159,7 +159,7 @@ def _read_tasks(session: Session, dag_id: str, run_id: str) -> list[Task]:
     """Return the tasks of a run by start time; tasks that have not started come last."""
     tasks = [
         Task(row.task_id, row.map_index, row.state or "none", row.try_number, row.start_date, row.end_date)
-        for row in metadata.task_instances(session, dag_id=dag_id, run_id=run_id)
+        for row in database.task_instances(session, dag_id=dag_id, run_id=run_id)
     ]
     return sorted(tasks, key=lambda task: (task.started is None, task.started or task.task_id))
 
@@ -182,7 +182,7 @@ Results = dict[str, Mapping[str, Any]]
 def _read_results(session: Session, dag_id: str, run_ids: list[str]) -> Mapping[str, Results]:
     found: dict[str, Results] = defaultdict(dict)
     keys = ("return_value", INPUTS)
-    for xcom in metadata.xcoms_of_runs(session, dag_id, run_ids, RESULT_TASKS, keys):
+    for xcom in database.xcoms_of_runs(session, dag_id, run_ids, RESULT_TASKS, keys):
         value = xcom.value
         if isinstance(value, Mapping):
             found[xcom.run_id][INPUTS if xcom.key == INPUTS else xcom.task_id] = value

@@ -14,13 +14,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from dmls_core import sandbox
-from dmls_core.airflow import metadata
+from dmls_core.airflow import database
 from dmls_core.airflow.settings import airflow_settings, open_repository
-from dmls_core.data.detection import describe, detect
-from dmls_core.data.formats import format_of, needs_whole
-from dmls_core.data.parquet_footer import read_footer
+from dmls_core.data.formats.detection import describe, detect
+from dmls_core.data.formats.names import format_of, needs_whole
+from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.errors import DataError, NotFoundError, SubmissionError, ValidationIssue
-from dmls_core.serving.scoring_record import ENDING, ScoringRecord, read_record
+from dmls_core.serving.predict.scoring_record import ENDING, ScoringRecord, read_record
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import ObjectInfo, Store, layout
 from dmls_core.web.services import open_store, open_store_for_uploads
@@ -90,7 +90,7 @@ def open_predictions(team: str, name: str, file: str) -> tuple[str, Iterator[byt
     Raises:
         NotFoundError: there are none (yet).
     """
-    from dmls_core.serving.batch_scoring import result_name
+    from dmls_core.serving.predict.batch_scoring import result_name
 
     found = read_scored_file(team, name, file)
     if found.state != "scored":
@@ -119,7 +119,7 @@ def submit_file(team: str, name: str, file: str, path: Path, user: str) -> Score
     size = path.stat().st_size
     check_file(team, name, file, _sample_bytes(file, path), size)
     open_store_for_uploads().upload(_key(team, name, file), path)
-    metadata.record_event(SCORED, layout.dag_id(team, name), user, {"file": file})
+    database.record_event(SCORED, layout.dag_id(team, name), user, {"file": file})
     return read_scored_file(team, name, file)
 
 
@@ -139,14 +139,14 @@ def score_again(team: str, name: str, file: str, user: str) -> ScoredFile:
 
 def delete_file(team: str, name: str, file: str, user: str) -> None:
     """Delete a file and its predictions; raise ``NotFoundError`` if it is not in ``scoring/``."""
-    from dmls_core.serving.batch_scoring import result_name
+    from dmls_core.serving.predict.batch_scoring import result_name
 
     read_scored_file(team, name, file)
     store = open_store()
     store.delete(_key(team, name, file))  # first, so that it is not scored again
     for own in (file + ENDING, result_name(file)):
         store.delete(layout.scored_file(team, name, own))
-    metadata.record_event(DELETED_FILE, layout.dag_id(team, name), user, {"file": file})
+    database.record_event(DELETED_FILE, layout.dag_id(team, name), user, {"file": file})
 
 
 def check_file(team: str, name: str, file: str, content: bytes, size: int) -> FileCheck:
@@ -160,7 +160,7 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
         UserError: the file cannot be scored.
     """
     from dmls_core.intake.schema_inference.sample import read_sample
-    from dmls_core.serving.batch_prediction import added_columns, check_header
+    from dmls_core.serving.predict.batch_prediction import added_columns, check_header
 
     _key(team, name, file)
     limit = IntakeLimits.from_environment().data_bytes

@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from dmls_core.data.formats import COMPRESSED, format_of, needs_whole
-from dmls_core.data.parquet_footer import read_footer
+from dmls_core.data.formats.names import COMPRESSED, format_of, needs_whole
+from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.submissions import check_data_name
 from dmls_core.store import layout

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
-from dmls_core.data.formats import COMPRESSED, DATA_ENDINGS
+from dmls_core.data.formats.names import COMPRESSED, DATA_ENDINGS
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
 from dmls_core.intake import group_submissions, read_status
 from dmls_core.intake.submissions import check_data_name
@@ -239,7 +239,7 @@ def write_spec(document: Mapping[str, Any], columns: list[str]) -> CheckedSpec:
 
 def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
     """Return the errors that admission would find in a spec, each with its line, column, and a hint."""
-    from dmls_core.data.csv_dialect import Row
+    from dmls_core.data.formats.csv_dialect import Row
     from dmls_core.intake.csv_check import check_columns
     from dmls_core.models import load_spec
 
@@ -266,7 +266,7 @@ def next_runs(schedule: object) -> list[str]:
     """Return the next times of a ``[schedule]``, which may be in a spec with errors, as ISO 8601."""
     from pendulum import now
 
-    from dmls_core.airflow.timetables import Intervals
+    from dmls_core.airflow.jobs.timetables import Intervals
     from dmls_core.spec.cron import cron_issue
     from dmls_core.spec.rules import is_zone
 

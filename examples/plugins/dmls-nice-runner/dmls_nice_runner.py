@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from dmls_core.airflow.runners import Trainer
-from dmls_core.airflow.runners.process import ProcessRunner, ProcessTrainerOperator
+from dmls_core.airflow.runners.process.runner import ProcessRunner, ProcessTrainerOperator
 
 
 class NiceTrainerOperator(ProcessTrainerOperator):

@@ -13,8 +13,8 @@ from airflow.models.dagbundle import DagBundleModel
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from dmls_core.airflow.job import Job
-from dmls_core.airflow.job_tasks import PlanOperator
+from dmls_core.airflow.jobs.job import Job
+from dmls_core.airflow.jobs.job_tasks import PlanOperator
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
 from tests.support.airflow_database import memory_database

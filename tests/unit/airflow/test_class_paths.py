@@ -5,22 +5,24 @@ from __future__ import annotations
 import inspect
 import re
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
-from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
-from dmls_core.airflow.runners.helper_trigger import HelperTrigger
-from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
-from dmls_core.airflow.timetables import IntervalTimetable, SubmissionTimetable
-from dmls_core.airflow.triggers import (
+from dmls_core.airflow.former_names import FORMER_NAMES
+from dmls_core.airflow.intake.triggers import (
     InterruptionTrigger,
     PartitionTrigger,
     ScoringTrigger,
     SubmissionTrigger,
 )
+from dmls_core.airflow.jobs.timetables import IntervalTimetable, SubmissionTimetable
+from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
+from dmls_core.airflow.runners.helper_trigger import HelperTrigger
+from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 from dmls_core.web.services.queue import GPU_TRIGGER, JOIN_TRIGGER
 
 RECORD = Path(__file__).parents[3] / "docs/decisions/0003-class-paths-that-airflow-stores.md"
@@ -52,6 +54,13 @@ def test_the_record_lists_paths():
 @pytest.mark.parametrize("path", PATHS)
 def test_the_path_exists(path):
     assert callable(resolve_name(f"dmls_core.airflow.{path}"))
+
+
+@pytest.mark.parametrize("former", FORMER_NAMES)
+def test_a_platform_that_is_upgraded_finds_a_module_by_its_former_name(former):
+    module = import_module(f"dmls_core.airflow.{former}")
+    assert module is import_module(f"dmls_core.airflow.{FORMER_NAMES[former]}")
+    assert module.__spec__.name == module.__name__ == f"dmls_core.airflow.{FORMER_NAMES[former]}"
 
 
 @pytest.mark.parametrize("stored", ARGUMENTS, ids=lambda stored: stored.__name__)

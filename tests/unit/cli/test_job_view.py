@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dmls_core.airflow import approval
+from dmls_core.airflow.jobs import approval
 from dmls_core.cli import job_view
 from dmls_core.cli.console import JobName
 from dmls_core.cli.job_view import JobRuns, QueuePlace, describe_job, job_rows, read_queue

@@ -18,7 +18,7 @@ NAME = "lab.iris"
 @pytest.fixture
 def played(tmp_path, monkeypatch):
     """A repository that serves the second of two versions, and the champions that MLflow received."""
-    monkeypatch.setattr("dmls_core.serving.deployment.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.deployment.deployment.check_checkpoint", lambda *_: None)
     repository = Repository(str(tmp_path / "models"))
     triton, promoted = PlayedTriton(repository), []
     for name in ("a", "b"):
@@ -31,7 +31,7 @@ def played(tmp_path, monkeypatch):
         assert (http, grpc, key) == ("h:1", "g:1", "k")
         yield (triton,)
 
-    monkeypatch.setattr("dmls_core.serving.placement.triton_servers", servers)
+    monkeypatch.setattr("dmls_core.serving.triton.placement.triton_servers", servers)
 
     def promote_served(uri, name, triton_version, *, deployed_by):
         promoted.append((uri, name, triton_version, deployed_by.split(" by ")[0]))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.data.table import Table
-from dmls_core.data.table_reader import read_table
+from dmls_core.data.table.reader import read_table
+from dmls_core.data.table.table import Table
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dmls_core.data.memory import measure_table
 from dmls_core.data.snapshot import write_snapshot
-from dmls_core.data.stored_table import store_table
-from dmls_core.data.table_reader import check_schema, read_table
+from dmls_core.data.table.memory import measure_table
+from dmls_core.data.table.reader import check_schema, read_table
+from dmls_core.data.table.stored import store_table
 from dmls_core.errors import DataError
 from dmls_core.models import load_spec
 

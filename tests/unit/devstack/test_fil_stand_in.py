@@ -15,8 +15,8 @@ import pytest
 import treelite
 
 from dmls_core.devstack.triton import STAND_IN
-from dmls_core.serving import gtil
-from dmls_core.serving.table import private_memory
+from dmls_core.serving.endpoint import private_memory
+from dmls_core.serving.formats.treelite import gtil
 
 
 class TritonModelException(Exception):  # noqa: N818 - Triton's own name

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dmls_core.data.parquet_footer import USUAL, read_footer
-from dmls_core.data.thinning import CHUNK
+from dmls_core.data.formats.parquet_footer import USUAL, read_footer
+from dmls_core.data.formats.thinning import CHUNK
 from dmls_core.errors import DataError
 from dmls_core.intake.schema_inference import HEAD, infer_parquet_schema, infer_schema, read_unpacked
 from dmls_core.intake.schema_inference.parquet_sample import sent_frame, sent_sample

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dmls_core.data.thinning import CHUNK
+from dmls_core.data.formats.thinning import CHUNK
 from dmls_core.errors import ValidationIssue
 from dmls_core.intake.column_check import CELLS, Findings, check_columns, is_whole
 from dmls_core.models import load_spec

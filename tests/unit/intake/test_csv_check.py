@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.data.csv_dialect import Row, decode_head, read_rows
+from dmls_core.data.formats.csv_dialect import Row, decode_head, read_rows
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake import csv_check
 from dmls_core.intake.csv_check import check_csv_head

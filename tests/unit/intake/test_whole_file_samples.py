@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dmls_core.data.thinning import CHUNK, span, thin_text, whole_beginning
+from dmls_core.data.formats.thinning import CHUNK, span, thin_text, whole_beginning
 from dmls_core.errors import DataError
 from dmls_core.intake.schema_inference import infer_file_schema, infer_schema, read_sample, sample_file
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dmls_core.data.table import Table, TableColumn
+from dmls_core.data.table.table import Table, TableColumn
 from dmls_core.errors import DataError
 from dmls_core.monitoring.drift import compare
 from dmls_core.monitoring.new_data import read_new_data

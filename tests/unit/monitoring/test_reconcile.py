@@ -11,7 +11,7 @@ import pytest
 from dmls_core.errors import ServingError, TrackingError
 from dmls_core.monitoring.reconcile import ReconcileResult, reconcile_all, restart_processes
 from dmls_core.serving import Deployment, Repository
-from dmls_core.serving.reconcile import ABANDONED
+from dmls_core.serving.deployment.reconcile import ABANDONED
 from dmls_core.store import layout, open_store
 from tests.support.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
@@ -22,8 +22,8 @@ CHAMPIONS = {"lab.churn": 1, "lab.iris": 1}
 @pytest.fixture(autouse=True)
 def toy_checkpoints(monkeypatch):
     """Skip the check of checkpoints, which are no forests here, and the wait for a server's restart."""
-    monkeypatch.setattr("dmls_core.serving.deployment.check_checkpoint", lambda *_: None)
-    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 0.0)
+    monkeypatch.setattr("dmls_core.serving.deployment.deployment.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_shared_processes_that_ended_are_restarted_and_failures_collected(reposi
             raise ServingError(f"{server.addresses['http']} does not answer")
         return not server.runs
 
-    monkeypatch.setattr("dmls_core.serving.shared_files.restart_process", restart)
+    monkeypatch.setattr("dmls_core.serving.repository.shared_files.restart_process", restart)
     servers = [Server("up", runs=True), Server("ended", runs=False), Server("down", runs=None)]
     assert restart_processes(repository, servers) == ReconcileResult(), "nothing is shared yet"
     repository.store.put("dmls-shared/config.pbtxt", b"x")

@@ -7,7 +7,7 @@ import pytest
 from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies import ModelCandidate, SearchStrategy
+from dmls_core.search.strategies.strategies import ModelCandidate, SearchStrategy
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Range

@@ -13,9 +13,9 @@ from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.optimize import pick_winner, search
-from dmls_core.search.storage import LocalStorage
-from dmls_core.search.strategies import ModelCandidate, SearchStrategy, make_candidate
-from dmls_core.search.study import SearchStudy
+from dmls_core.search.strategies.strategies import ModelCandidate, SearchStrategy, make_candidate
+from dmls_core.search.study.storage import LocalStorage
+from dmls_core.search.study.study import SearchStudy
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.data.row_roles import RowRoles
+from dmls_core.data.split.row_roles import RowRoles
 from dmls_core.errors import DataError
 from dmls_core.search.task import Space, enough_folds, grid_points, grid_values, make_folds
 from dmls_core.spec import Choice, Range

@@ -10,9 +10,9 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving.deployment import Deployment
-from dmls_core.serving.model_config import configured_versions
-from dmls_core.serving.repository import Repository
+from dmls_core.serving.deployment.deployment import Deployment
+from dmls_core.serving.repository.repository import Repository
+from dmls_core.serving.triton.model_config import configured_versions
 
 NAME = "lab.iris"
 
@@ -97,8 +97,8 @@ class Answer:
 @pytest.fixture(autouse=True)
 def toy_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the check of checkpoints, which are no forests here, and the wait for a server's restart."""
-    monkeypatch.setattr("dmls_core.serving.deployment.check_checkpoint", lambda *_: None)
-    monkeypatch.setattr("dmls_core.serving.triton_loading.RESTART_SECONDS", 0.0)
+    monkeypatch.setattr("dmls_core.serving.deployment.deployment.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
 
 
 @pytest.fixture

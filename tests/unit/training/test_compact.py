@@ -9,7 +9,7 @@ from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.metrics import scorer
 from dmls_core.search.task import SearchTask, make_folds
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.training import compact
 
 RNG = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from dmls_core.models.engines import Fitted
 from dmls_core.models.metrics import scorer
 from dmls_core.search.task import SearchOutcome, SearchTask, make_folds
 from dmls_core.search.trial import Trial
-from dmls_core.serving.forest_size import visited_nodes
+from dmls_core.serving.formats.treelite.forest_size import visited_nodes
 from dmls_core.training import TrainRequest, ensemble, train
 from dmls_core.training.ensemble_selection import OutOfSample, cross_fit, select_weights
 from dmls_core.training.pipeline import combine_trials

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from dmls_core.data.memory import TableSize
+from dmls_core.data.table.memory import TableSize
 from dmls_core.models import load_spec
 from dmls_core.training import matrix_cache
 from dmls_core.training.matrix_cache import MatrixCache

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from dmls_core import stored_matrix
-from dmls_core.data.memory import TableSize, measure_table
+from dmls_core.data.table.memory import TableSize, measure_table
 from dmls_core.models import load_spec
 from dmls_core.models.engines import lightgbm
 from dmls_core.training import TrainRequest, memory, train

@@ -12,13 +12,13 @@ import treelite
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from treelite.sklearn import import_model
 
-from dmls_core.data.row_roles import RowRoles
+from dmls_core.data.split.row_roles import RowRoles
 from dmls_core.errors import ServingError, UserError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import Engine, Fitted
 from dmls_core.models.metrics import compute
-from dmls_core.serving import checkpoint
-from dmls_core.serving.forest_size import check_size, forest_size
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.treelite.forest_size import check_size, forest_size
 from dmls_core.training.model_folder import describe_size, export_model, golden_predictions
 
 ROWS = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)

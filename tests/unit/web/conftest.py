@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from dmls_core.errors import ConflictError, NotFoundError, PlatformError, SpecError, ValidationIssue
-from dmls_core.serving.locks import BusyError
+from dmls_core.serving.repository.locks import BusyError
 from dmls_core.web.app import create_app
 from dmls_core.web.dependencies import signed_in
 

@@ -20,7 +20,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from dmls_core.airflow import api_keys, metadata
+from dmls_core.airflow import api_keys, database
 from dmls_core.store import open_store
 from dmls_core.web import dependencies
 from dmls_core.web.dependencies import signed_in
@@ -48,7 +48,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
             session.commit()
 
         monkeypatch.setattr(api_keys, "create_session", opened)
-        monkeypatch.setattr(metadata, "create_session", opened)
+        monkeypatch.setattr(database, "create_session", opened)
         yield session
     api_keys._cache.clear()
 

@@ -13,7 +13,7 @@ import pytest
 from dmls_core.airflow.runners import TrainerExit, helper_trigger, trainer_trigger
 from dmls_core.airflow.runners.helper_trigger import HelperTrigger
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.search.elastic import SlotReturns
+from dmls_core.search.study.elastic import SlotReturns
 from dmls_core.store import open_store
 from dmls_core.store.waiting_queue import enqueue
 

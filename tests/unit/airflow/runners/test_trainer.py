@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import SkipDownstreamTasks
 
-from dmls_core.airflow.runners.docker import DockerRunner
+from dmls_core.airflow.runners.docker.runner import DockerRunner
 from dmls_core.airflow.runners.trainer import (
     KEY_LABEL,
     LEADER_LABEL,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dmls_core.errors import ServingError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.testing.engines import make_data
 
 

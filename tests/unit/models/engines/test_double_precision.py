@@ -10,8 +10,8 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import FittedEnsemble
 from dmls_core.models.engines.double_precision import as_double
-from dmls_core.serving import checkpoint
-from dmls_core.serving.gtil import nvforest_predictor
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.treelite.gtil import nvforest_predictor
 from dmls_core.testing.engines import make_data
 
 KINDS = ["binary", "multiclass", "regression"]

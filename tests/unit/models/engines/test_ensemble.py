@@ -8,7 +8,7 @@ import pytest
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import FittedEnsemble
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.testing.engines import make_data
 
 WEIGHTS = (0.5, 0.3, 0.2)

@@ -25,9 +25,9 @@ from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space
 from dmls_core.search.forest.trees import prune_tree
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies import make_candidate
+from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Choice
 from dmls_core.testing.engines import make_data
 

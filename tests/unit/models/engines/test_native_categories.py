@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_core.data.table import Table, TableColumn, encode_table, fit_encoder
+from dmls_core.data.table.table import Table, TableColumn, encode_table, fit_encoder
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.models.engines.xgboost import CudaXGBoostEngine
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 
 LEVELS = (3, 40, 700)
 ROWS, SCORED = 900, 900

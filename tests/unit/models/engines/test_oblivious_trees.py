@@ -10,7 +10,7 @@ from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.catboost import FittedCatBoost
-from dmls_core.serving.gtil import predict_float64
+from dmls_core.serving.formats.treelite.gtil import predict_float64
 
 ROWS = 1_500
 

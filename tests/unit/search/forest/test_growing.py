@@ -22,7 +22,7 @@ from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space, structural
 from dmls_core.search.forest.trees import prune_tree
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies import make_candidate
+from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import Space
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, make_task

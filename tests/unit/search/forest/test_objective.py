@@ -17,7 +17,7 @@ from dmls_core.search.forest.objective import Configuration, ForestObjective
 from dmls_core.search.forest.space import partition_space
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, SPACE, make_task, search
 

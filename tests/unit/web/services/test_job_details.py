@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dmls_core.airflow.metadata import LogEvent
+from dmls_core.airflow.database import LogEvent
 from dmls_core.web.services.job_details import Difference, describe_event, differences, flatten
 
 

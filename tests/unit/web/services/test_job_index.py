@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dmls_core.airflow.metadata import DagState
+from dmls_core.airflow.database import DagState
 from dmls_core.intake.status import State
 from dmls_core.intake.status_store import write_status
 from dmls_core.monitoring.prometheus import drift_file

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.airflow import metadata
+from dmls_core.airflow import database
 from dmls_core.errors import StoreError
 from dmls_core.intake.status_store import write_status
 from dmls_core.store import JobRecord, Registry, Store, layout, open_store
@@ -88,7 +88,7 @@ def test_only_accepted_versions_without_a_run_are_looked_at(
             write_status(store, "sales", name, state, "", run_key=record.run_key)
     jobs.refresh()
     airflow, waiting = AirflowJobs(), []
-    monkeypatch.setattr(metadata, "existing_runs", lambda *_: set())
+    monkeypatch.setattr(database, "existing_runs", lambda *_: set())
     monkeypatch.setattr(airflow._versions, "find", lambda _, records: waiting.extend(records) or {})
     airflow.find_late(None, jobs)
     assert {record.name for record in waiting} == {"new", "unanswered"}

@@ -14,7 +14,8 @@ import pytest
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.data.encoder import DateFeature, NumberFeature
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.serving import batch_prediction, placement
+from dmls_core.serving.predict import batch_prediction
+from dmls_core.serving.triton import placement
 from dmls_core.testing.stores import run_coroutine
 from dmls_core.web.services import predictions
 

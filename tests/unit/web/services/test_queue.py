@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dmls_core.airflow.metadata import PooledTask
+from dmls_core.airflow.database import PooledTask
 from dmls_core.web.services.queue import GPU_TRIGGER, enqueue, waits_of_runs
 
 

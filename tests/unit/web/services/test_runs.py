@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dmls_core.airflow import metadata
-from dmls_core.airflow.job import INPUTS
-from dmls_core.airflow.run_inputs import RunInputs
+from dmls_core.airflow import database
+from dmls_core.airflow.jobs.job import INPUTS
+from dmls_core.airflow.jobs.run_inputs import RunInputs
 from dmls_core.web.services.runs import RunFiles, read_runs
 
 DAY = ("2026-01-05T00:00:00+00:00", "2026-01-06T00:00:00+00:00")
@@ -27,8 +27,8 @@ def test_a_run_names_the_days_of_its_data(inputs, monkeypatch: pytest.MonkeyPatc
     row.start_date = row.end_date = start
     row.triggering_user_name = None
     stored = SimpleNamespace(run_id="r", task_id="validate", key=INPUTS, value=inputs)
-    monkeypatch.setattr(metadata, "dag_runs", lambda *_, **__: [row])
-    monkeypatch.setattr(metadata, "xcoms_of_runs", lambda *_: [stored])
+    monkeypatch.setattr(database, "dag_runs", lambda *_, **__: [row])
+    monkeypatch.setattr(database, "xcoms_of_runs", lambda *_: [stored])
     (run,) = read_runs(None, "shop", "loans")
     assert run.interval == DAY
     assert run.name == "06 Jan 2026 04:00:00 UTC, data of 2026-01-05 to 2026-01-06"

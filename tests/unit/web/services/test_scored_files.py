@@ -11,7 +11,7 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import NotFoundError, StoreError, UserError
-from dmls_core.serving.scoring_record import ScoringRecord, write_record
+from dmls_core.serving.predict.scoring_record import ScoringRecord, write_record
 from dmls_core.store import Store, layout, open_store
 from dmls_core.web.services import scored_files
 from dmls_core.web.services.scored_files import (

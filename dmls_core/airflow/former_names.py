@@ -1,0 +1,46 @@
+"""Former names of modules that Airflow stores: in serialized DAGs, triggers, deadlines and DAG files.
+
+A platform that is upgraded loads them by these names until its DAGs are parsed again and its triggers have
+ended. The paths that it stores now are in ``docs/decisions/0003``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+FORMER_NAMES = {
+    "deadlines": "jobs.deadlines",
+    "intake_dag": "intake.intake_dag",
+    "job_dag": "jobs.job_dag",
+    "monitor_dag": "operations.monitor_dag",
+    "priority": "jobs.priority",
+    "repair_dag": "operations.repair_dag",
+    "score_dag": "operations.score_dag",
+    "timetables": "jobs.timetables",
+    "triggers": "intake.triggers",
+}
+"""Former name -> present name of a module, both below ``dmls_core.airflow``."""
+
+_PARENT = "dmls_core.airflow."
+
+
+class FormerNames(MetaPathFinder, Loader):
+    """Import the present module when a former name is asked for."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return a spec for a former name, and None for all others."""
+        if not fullname.startswith(_PARENT) or fullname.removeprefix(_PARENT) not in FORMER_NAMES:
+            return None
+        return ModuleSpec(fullname, self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the present module in place of the empty one."""
+        name = module.__name__.removeprefix(_PARENT)
+        sys.modules[module.__name__] = import_module(_PARENT + FORMER_NAMES[name])

@@ -1,0 +1,97 @@
+"""The intake DAG: admits or rejects submissions, and writes the answer next to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
+
+from dmls_core.airflow.intake.triggers import event_entries, submission_trigger
+from dmls_core.airflow.notifiers import notify
+from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
+from dmls_core.errors import PlatformError
+from dmls_core.intake import admit, find_submissions
+from dmls_core.store import Registry, Store, layout
+
+if TYPE_CHECKING:
+    from dmls_core.intake.column_check import Findings
+    from dmls_core.spec import Spec
+
+DAG_ID = "dmls.intake"
+
+SUBMISSIONS = "dmls-submissions"
+"""Name of the asset whose watcher starts the intake."""
+
+
+class AdmitOperator(BaseOperator):
+    """Admit the submissions of the triggering events; all submissions if a user triggered the run."""
+
+    template_fields = ()
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Return team, job, state and message of each submission; fail if one could not be processed."""
+        store = open_root(airflow_settings())
+        changed = {(team, job) for team, job in event_entries(context, "changed")}
+        folders = sorted(changed) or [(s.team, s.job) for s in find_submissions(store)]
+        outcomes, failed = [], []
+        for team, job in folders:
+            try:
+                outcomes.append(self._admit(store, team, job))
+            except Exception as error:
+                store.head(layout.snapshot("none"))  # raises if the store itself is down
+                self.log.exception("cannot process %s/%s", team, job)
+                failed.append(f"{team}/{job}: {error}")
+        if failed:
+            raise PlatformError(
+                f"{len(failed)} of {len(folders)} submissions have no answer: {'; '.join(failed)}"
+            )
+        return outcomes
+
+    def _admit(self, store: Store, team: str, job: str) -> dict[str, Any]:
+        links = (
+            {"airflow": f"{airflow_url()}/dags/{layout.dag_id(team, job)}"}
+            if layout.is_name(team) and layout.is_name(job)
+            else {}
+        )
+        memory = airflow_settings().memory
+        outcome = admit(store, team, job, links=links, memory=memory, check_source=_check_source)
+        self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
+        if outcome.state == "rejected" and not outcome.known:
+            notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
+        return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
+
+
+def _check_source(team: str, spec: Spec) -> Findings:
+    # Imported here: the DAG is parsed often, and few specs name a source.
+    from dmls_core.airflow.sources.data_source import check_source
+
+    return check_source(team, spec)
+
+
+def _owner(store: Store, team: str, job: str) -> dict[str, Any]:
+    """Return ``[owner]`` of the job's accepted version; the rejected spec may not name one."""
+    if not (layout.is_name(team) and layout.is_name(job)):
+        return {}
+    registry = Registry(store)
+    record = registry.job(team, job)
+    owner: dict[str, Any] = registry.spec(record.spec_sha256).get("owner", {}) if record else {}
+    return owner
+
+
+def intake_dag() -> DAG:
+    """Build the intake DAG. Its asset must be declared in one DAG file only, or events are lost."""
+    watcher = AssetWatcher(name="dmls-incoming", trigger=submission_trigger())
+    with DAG(
+        DAG_ID,
+        schedule=[Asset(SUBMISSIONS, watchers=[watcher])],
+        start_date=pendulum.datetime(2026, 1, 1),
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        tags={"dmls"},
+        description="Admits the submissions in incoming/",
+        default_args={"retries": 3, "retry_delay": pendulum.duration(seconds=5)},
+    ) as dag:
+        AdmitOperator(task_id="admit")
+    return dag

@@ -1,0 +1,1 @@
+"""A job's DAG: its tasks, timetables, inputs, deadlines and status."""

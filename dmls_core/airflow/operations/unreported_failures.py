@@ -1,0 +1,65 @@
+"""Find runs that failed without a word in ``_status``, which still says that they run.
+
+A failing task writes the status once. If the store refuses that, or the process is killed, it stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from dmls_core.airflow import database
+from dmls_core.airflow.database import Session
+from dmls_core.errors import StoreError
+from dmls_core.intake import read_status, update_run_status
+from dmls_core.intake.status import Status
+from dmls_core.store import Store, layout
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 20.0
+"""Time for a task to report its failure after its run has ended."""
+
+MESSAGE = "The run failed, and its tasks could not write why. Their logs are in Airflow"
+
+
+@dataclass
+class UnreportedFailures:
+    """Jobs whose runs have ended since the last look, by a clock that cannot be set."""
+
+    _running: set[str] = field(default_factory=set)
+    _ended: dict[str, float] = field(default_factory=dict)
+
+    def observe(self, session: Session) -> None:
+        """Note whose runs have ended; it needs no store."""
+        running = {dag_id for dag_id, _, _ in database.unfinished_runs(session) if layout.is_of_job(dag_id)}
+        self._ended |= dict.fromkeys(self._running - running, time.monotonic())
+        self._running = running
+
+    def correct(self, session: Session, store: Store) -> None:
+        """Write into the status of each job whose run failed that it did. Repeat what failed before."""
+        due = time.monotonic() - GRACE_SECONDS
+        for dag_id in [dag_id for dag_id, at in self._ended.items() if at <= due]:
+            try:
+                if dag_id not in self._running:
+                    self._correct(session, store, dag_id)
+            except StoreError as error:
+                log.warning("cannot correct the status of %s: %s", dag_id, error)
+            else:
+                del self._ended[dag_id]
+
+    def _correct(self, session: Session, store: Store, dag_id: str) -> None:
+        team, job = layout.parse_dag_id(dag_id)
+        status = read_status(store, team, job)
+        if status is None or status.state != "running" or not status.run_key:
+            return
+        runs = database.dag_runs(session, dag_id, limit=1, run_id=_run_id(status))
+        if runs and runs[0].state == "failed":
+            update_run_status(store, team, job, status.run_key, "failed", MESSAGE, run=status.run)
+
+
+def _run_id(status: Status) -> str:
+    """Return the ID of the run that a status describes, from its link."""
+    return unquote(status.links.get("airflow", "").rpartition("/runs/")[2])

@@ -1,0 +1,1 @@
+"""The runner ``docker``: trainers in containers."""

@@ -1,0 +1,1 @@
+"""The runner ``kubernetes``: trainers in pods."""

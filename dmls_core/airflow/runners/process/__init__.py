@@ -1,0 +1,1 @@
+"""The runner ``process``: trainers as processes of the worker's machine."""

@@ -1,0 +1,1 @@
+"""``[data.source]`` through Airflow connections: databases, object stores, lake tables and HDFS."""

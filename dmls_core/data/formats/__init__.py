@@ -1,0 +1,1 @@
+"""Formats of data files: detect, sample, read and convert them."""

@@ -1,0 +1,248 @@
+"""Detect how a file is written, from its beginning: the keys of ``[data]`` that read it."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dmls_core.data.formats.compression import unpack_head
+from dmls_core.data.formats.encodings import codec_of, detect_encoding
+from dmls_core.data.formats.names import COMPRESSED, format_of
+from dmls_core.errors import ValidationIssue
+
+if TYPE_CHECKING:
+    from dmls_core.spec.values import Encoding
+
+ROWS = 500
+"""Rows that are looked at."""
+
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_SHARE = 0.5
+"""Share of the rows that have the width of the table."""
+
+_GROUPED = 3
+"""Numbers with a mark of thousands, among smaller ones without, that leave no doubt."""
+
+_NUMBER = re.compile(r"[+-]?[\d., '\u2019\u00a0\u202f]*\d[\d., '\u2019\u00a0\u202f]*(?:[eE][+-]?\d+)?")
+_YEARS = range(1800, 2200)
+
+
+def detect(name: str, head: bytes) -> dict[str, Any]:
+    """Return the keys of ``[data]`` that a file needs, by its first bytes; empty for DMLS's own formats.
+
+    An ambiguous number (``1,234``) has a decimal comma only if the columns are not separated by commas.
+    """
+    head = unpack_head(head)
+    if format_of(name) == "jsonl" or re.match(rb'\s*\{\s*"', head):
+        return {"format": "jsonl"}
+    found: dict[str, Any] = {}
+    encoding, text = _decode(head)
+    if encoding != "utf-8":
+        found["encoding"] = encoding
+    if "\0" in text:
+        return {}  # binary
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    delimiter, rows = _split(text)
+    if delimiter != ",":
+        found["delimiter"] = delimiter
+    widths = Counter(len(cells) for _, cells in rows if cells)
+    if not widths:
+        return found
+    ((width, _),) = widths.most_common(1)
+    start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and all(cells)), 0)
+    if start and _lacks_a_name(rows[start - 1][1], width):
+        start -= 1
+    above = [cells for _, cells in rows[:start]]
+    # Blank lines above a header need the key only if the file is otherwise read as it is.
+    blank = format_of(name) == "csv" and bool(above)
+    if (any(above) or blank) and all(
+        len(cells) < width or 2 * sum(map(bool, cells)) < width for cells in above
+    ):
+        found["skip_rows"] = rows[start][0] - 1
+    else:
+        start = 0
+    table = [cells for _, cells in rows[start:] if len(cells) == width]
+    if not table:
+        return found
+    found |= _notation(table[1:], delimiter)
+    if len(rows[start][1]) == width and len(table) > 2 and _is_headless(table):
+        found["header"] = False
+    return found
+
+
+def describe(name: str, keys: Mapping[str, Any]) -> str:
+    """Return a sentence on what was detected."""
+    parts = []
+    if name.lower().endswith(COMPRESSED):
+        parts.append("the file is compressed")
+    if "format" in keys:
+        parts.append("the file has JSON lines")
+    if "encoding" in keys:
+        parts.append(f"the text is {keys['encoding']}, not UTF-8")
+    if "delimiter" in keys:
+        parts.append(f"the columns are separated by {_DELIMITERS[keys['delimiter']]}, not commas")
+    if "decimal" in keys:
+        parts.append("numbers have a decimal comma")
+    if "thousands" in keys:
+        parts.append(f"thousands are separated by {keys['thousands']!r}")
+    if "skip_rows" in keys:
+        parts.append(f"the header is in line {keys['skip_rows'] + 1}")
+    if keys.get("header") is False:
+        parts.append("the file has no header: its first line contains numbers")
+    return "; ".join(parts)
+
+
+def remedy(keys: Mapping[str, Any]) -> str:
+    """Return what to add to a spec that reads such a file."""
+    from dmls_core.spec.toml_io import toml_text
+
+    return "add to [data] in the spec: " + ", ".join(toml_text(dict(keys)).split("\n")).strip(", ")
+
+
+NOTATION = frozenset({"decimal", "thousands"})
+"""Keys on how numbers are written."""
+
+
+def explain(
+    name: str,
+    issues: Sequence[ValidationIssue],
+    head: bytes,
+    given: Mapping[str, Any],
+    only: frozenset[str] | None = None,
+) -> list[ValidationIssue]:
+    """Return the issues of a file, or their cause if it is written otherwise than ``given``, its ``[data]``.
+
+    With ``only``, the cause is one of these keys, and the issues are about numbers.
+    """
+    if not issues:
+        return []
+    found = detect(name, head)
+    keys = {
+        key: value
+        for key, value in found.items()
+        if given.get(key) != value
+        and (only is None or key in only)
+        and (key, value) != ("format", format_of(name))
+    }
+    numbers = any(_NUMBER.fullmatch(issue.found) or "distinct" in issue.message for issue in issues)
+    if not keys or (only is not None and not numbers):
+        return list(issues)
+    if only is None and keys.keys() <= NOTATION:
+        return list(issues)  # not the cause
+    first = issues[0]
+    return [replace(first, message=describe(name, keys), hint=remedy(keys), file=name, expected="")]
+
+
+def _decode(head: bytes) -> tuple[Encoding, str]:
+    encoding = detect_encoding(head)
+    # A character at the end may be incomplete.
+    return encoding, codecs.getincrementaldecoder(codec_of(encoding, head))("replace").decode(head)
+
+
+def _split(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
+    """Return the delimiter that gives most rows the same number of cells, and the rows with their lines."""
+    best, parsed = 0.0, (",", list[tuple[int, list[str]]]())
+    for delimiter in _DELIMITERS:
+        rows: list[tuple[int, list[str]]] = []
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        line = 1
+        with suppress(csv.Error):
+            for cells in reader:
+                rows.append((line, cells))
+                line = reader.line_num + 1
+                if len(rows) == ROWS:
+                    break
+        widths = Counter(len(cells) for _, cells in rows if cells)
+        width, count = widths.most_common(1)[0] if widths else (0, 0)
+        share = count / max(1, sum(widths.values()))
+        score = share * (1 - 1 / width) if width > 1 and share >= _SHARE else 0.0
+        if score > best + 1e-9 or delimiter == ",":
+            best, parsed = score, (delimiter, rows)
+    return parsed
+
+
+def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
+    """Return the decimal mark and the mark of thousands, unless they are a point and none."""
+    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
+    numbers = [cell for column in columns for cell in column if _NUMBER.fullmatch(cell)]
+
+    def some(pattern: str) -> bool:
+        return any(re.fullmatch(pattern, number) for number in numbers)
+
+    points, commas = (any(_groups_thousands(column, mark) for column in columns) for mark in ".,")
+    comma = (
+        points
+        or some(r"[+-]?\d+,(?:\d{1,2}|\d{4,})")
+        or some(r"[+-]?\d{1,3}(?:\.\d{3})+,\d+")
+        or some(r"[+-]?0,\d+")
+    )
+    point = (
+        commas
+        or some(r"[+-]?\d+\.(?:\d{1,2}|\d{4,})")
+        or some(r"[+-]?\d{1,3}(?:,\d{3})+\.\d+")
+        or some(r"[+-]?0\.\d+")
+    )
+    unsure = some(r"[+-]?\d{1,3},\d{3}")
+    decimal = "," if (comma or (unsure and delimiter != ",")) and not point else "."
+    found = {"decimal": ","} if decimal == "," else {}
+    other = "." if decimal == "," else ","
+    fraction = rf"(?:{re.escape(decimal)}\d+)?"
+    for mark in (other, " ", "'"):
+        spelled = spelled_mark(mark)
+        several = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{re.escape(decimal)}\d+")
+        grouped = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{fraction}")
+        if grouped and (several or decimal == "." or comma):
+            found["thousands"] = mark
+            break
+    return found
+
+
+def spelled_mark(thousands: str) -> str:
+    """Return a regular expression of the characters that a mark of thousands stands for."""
+    return {" ": "[ \u00a0\u202f]", "'": "['\u2019]"}.get(thousands, re.escape(thousands))
+
+
+def _groups_thousands(column: Sequence[str], mark: str) -> bool:
+    """Return whether the numbers of a column can only have this mark between thousands, not as decimal mark.
+
+    It is so with two marks in a number; and if all numbers with one have three digits behind it, while those
+    below 1,000 have none: as decimal mark, it would be in these, too.
+    """
+    marked = [cell for cell in column if mark in cell]
+    grouped = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+")
+    if not marked or not all(map(grouped.fullmatch, marked)):
+        return False
+    if any(cell.count(mark) > 1 for cell in marked):
+        return True
+    plain = [cell for cell in column if cell and mark not in cell]
+    small = [cell for cell in plain if re.fullmatch(r"[+-]?\d{1,3}", cell)]
+    return len(marked) >= _GROUPED and bool(small) and len(small) == len(plain)
+
+
+def _lacks_a_name(above: Sequence[str], width: int) -> bool:
+    """Return whether the line above the rows has a name for all columns but one, as R writes row names."""
+    return width > 2 and len(above) == width - 1 and all(above) and not any(map(_NUMBER.fullmatch, above))
+
+
+def _is_headless(table: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row has numbers wherever the others have; years and 0, 1, 2 are names."""
+
+    def is_number(cell: str) -> bool:
+        return bool(_NUMBER.fullmatch(cell.strip()))
+
+    body = table[1 : 1 + ROWS]
+    columns = [
+        at for at in range(len(table[0])) if all(is_number(row[at]) for row in body if row[at].strip())
+    ]
+    first = [table[0][at].strip() for at in columns]
+    digits = [int(cell) for cell in first if cell.isdecimal()]
+    counted = len(digits) == len(first) and digits == list(range(len(digits)))
+    named = counted or (len(digits) == len(first) and all(digit in _YEARS for digit in digits))
+    return bool(first) and all(map(is_number, first)) and not named

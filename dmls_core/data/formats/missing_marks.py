@@ -1,0 +1,135 @@
+"""Marks of missing values, such as ``-`` in a column of numbers: found in a sample, removed from data files.
+
+Some texts are always read as missing values (see ``encoder.MISSING``); ``[data] missing`` adds others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dmls_core.data.encoder import MISSING, is_mark
+from dmls_core.data.formats.csv_dialect import is_number
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
+WORDS = frozenset(
+    {"\\n", "n.a.", "n.a", "na.", "n/d", "n.d.", "n.v.", "nil", "none", "null", "(null)", "[null]"}
+    | {"missing", "unknown", "undefined", "not available", "no data", "blank", "(blank)", "empty"}
+    | {"#ref!", "#value!", "#div/0!", "#null!", "#name?", "#num!", "k.a.", "k. a.", "s/d", "s.d.", "n/e"}
+    | {"n/a", "na", "#n/a"}
+)
+"""Marks that have letters, in lower case; ``nan`` is none, since every spelling of it is a number."""
+
+_SYMBOLS = re.compile(r"[-?.*_~/\u2013\u2014\u2212·•… ]{1,12}")
+_NUMBER = re.compile(r"[+-]?(?:\d[\d., '\u2019\u00a0\u202f]*|[.,]\d+)(?:[eE][+-]?\d+)?")
+
+_FEW = 3
+"""Different marks of one column at most."""
+
+_MOST = 20
+"""Marks that a spec can have."""
+
+_SHARE = 0.1
+"""Smallest share of numbers, or dates, in a column with marks."""
+
+_SHORT = 2
+"""Characters of the texts beside which a mark may be a category itself, such as grades and signs."""
+
+
+def find_marks(columns: Iterable[Sequence[Any]], dates: re.Pattern[str]) -> tuple[str, ...]:
+    """Return the marks of missing values in columns of raw values, the most frequent first.
+
+    A mark is a text that is usual for it, in a column whose other values are numbers or dates, or a few such
+    marks. A text that may be a category in another column is none. ``dates`` are texts that look like dates.
+    """
+    found: Counter[str] = Counter()
+    others: list[Counter[str]] = []
+    for values in columns:
+        if not any(isinstance(value, str) for value in values):
+            continue
+        texts = Counter(value.strip() for value in values if isinstance(value, str))
+        strange = {
+            text: count
+            for text, count in texts.items()
+            if not (text in MISSING or _NUMBER.fullmatch(text) or is_number(text) or dates.fullmatch(text))
+        }
+        if not strange:
+            continue
+        present = sum(count for text, count in texts.items() if text not in MISSING)
+        known = present - sum(strange.values())
+        if len(strange) <= _FEW and known >= _SHARE * present and all(map(is_usual, strange)):
+            found.update(strange)
+        else:
+            others.append(Counter(strange))
+    marks = [mark for mark, _ in found.most_common() if not any(_is_category(mark, o) for o in others)]
+    return tuple(marks[:_MOST])
+
+
+def is_usual(text: str) -> bool:
+    """Return whether people write a text in place of a missing value."""
+    return bool(_SYMBOLS.fullmatch(text)) or text.lower() in WORDS
+
+
+def _is_category(mark: str, texts: Mapping[str, int]) -> bool:
+    """Return whether a mark may be a category among the texts of a column, such as ``-`` beside ``+``."""
+    if mark not in texts:
+        return False
+    known = [text for text in texts if text != mark]
+    if mark.lower() in WORDS and len(mark) > _SHORT:
+        return True  # such as "unknown": a category that people choose
+    return all(len(text) <= _SHORT for text in known)
+
+
+def without_marks(values: Sequence[Any], marks: Sequence[str]) -> Sequence[Any]:
+    """Return raw values with None in place of marks."""
+    if not any(is_mark(value, marks) for value in values):
+        return values
+    return [None if is_mark(value, marks) else value for value in values]
+
+
+def describe_marks(marks: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return a sentence on the marks in a sample: where they are, and how often; empty if there are none."""
+    counts = {name: sum(is_mark(value, marks) for value in values) for name, values in columns.items()}
+    named = [f"{name} ({count:,})" for name, count in counts.items() if count]
+    if not named:
+        return ""
+    shown = ", ".join(named[:8]) + (f" and {len(named) - 8} more columns" if len(named) > 8 else "")
+    return f"Read as missing values: {', '.join(map(repr, marks))} in {shown}."
+
+
+def hint_on(texts: Sequence[str]) -> str:
+    """Return the remedy for a column of numbers whose other texts are usual marks; empty if they are not."""
+    marks = sorted({text.strip() for text in texts})
+    if not marks or len(marks) > _FEW or not all(is_usual(mark) and mark not in MISSING for mark in marks):
+        return ""
+    listed = ", ".join(f'"{mark}"' for mark in marks).replace("\\", "\\\\")
+    return f"if this stands for a missing value, set [data] missing = [{listed}], or add it to that list"
+
+
+def unmarked(column: pl.Expr, marks: Sequence[str]) -> pl.Expr:
+    """Return a column of texts with null in place of marks."""
+    import polars as pl
+
+    return pl.when(~column.str.strip_chars().is_in(list(marks))).then(column)
+
+
+def remove_marks(path: Path, marks: Sequence[str], target: Path) -> None:
+    """Write a Parquet file anew, with null in place of marks, a part of it in memory at a time."""
+    import polars as pl
+
+    scan = pl.scan_parquet(path, glob=False)
+    texts = {
+        name: dtype
+        for name, dtype in scan.collect_schema().items()
+        if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
+    }
+    cleaned = (
+        unmarked(pl.col(name).cast(pl.String), marks).cast(dtype).alias(name) for name, dtype in texts.items()
+    )
+    scan.with_columns(cleaned).sink_parquet(target, compression="lz4")

@@ -1,0 +1,1 @@
+"""Which rows train and which are held out."""

@@ -1,0 +1,1 @@
+"""Search of boosted trees, which also yields the scores of all smaller numbers of rounds."""

@@ -1,0 +1,1 @@
+"""Search strategies: samplers and pruners."""

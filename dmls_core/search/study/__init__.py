@@ -1,0 +1,1 @@
+"""The Optuna study of a search, shared by its workers."""

@@ -1,0 +1,1 @@
+"""Deploy, verify, sign and reconcile models."""

@@ -1,0 +1,1 @@
+"""Forests as Treelite checkpoints behind Triton's FIL backend."""

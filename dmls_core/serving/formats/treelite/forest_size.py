@@ -1,0 +1,108 @@
+"""The size of a forest, the saving by a smaller depth, and the limit that guards the server's memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_core.errors import ServingError, UserError, ValidationIssue
+from dmls_core.serving.formats.treelite.checkpoint_check import MODEL_JSON, read_model_json
+from dmls_core.serving.triton.model_config import CHECKPOINT_FILE
+from dmls_core.settings import ServingLimits
+
+if TYPE_CHECKING:
+    import treelite
+
+SIZE_FILE = "size.json"
+"""Written next to the checkpoint by the trainer, which has the forest in memory."""
+
+_MEGA = 1e6
+
+
+def forest_size(model: treelite.Model) -> dict[str, Any]:
+    """Return the number of trees, and of nodes down to each depth, of a loaded checkpoint."""
+    counts = np.zeros(0, dtype=np.int64)
+    for number in range(model.num_tree):
+        tree = model.get_tree_accessor(number)
+        left, right = tree.get_field("cleft"), tree.get_field("cright")
+        levels, level = [], np.zeros(1, dtype=np.int64)
+        while len(level):
+            levels.append(len(level))
+            children = np.concatenate([left[level], right[level]])
+            level = children[children >= 0]
+        grown = np.zeros(max(len(counts), len(levels)), dtype=np.int64)
+        grown[: len(counts)] = counts
+        grown[: len(levels)] += levels
+        counts = grown
+    return {"schema": 1, "trees": model.num_tree, "nodes_to_depth": counts.cumsum().tolist()}
+
+
+def visited_nodes(model: treelite.Model, rows: NDArray[np.float32]) -> float:
+    """Return the mean number of nodes that a prediction of ``rows``, (n_rows, n_features), visits."""
+    import treelite
+
+    leaves = treelite.gtil.predict_leaf(model, rows).reshape(len(rows), -1).astype(np.int64)
+    total = 0.0
+    for number in range(model.num_tree):
+        tree = model.get_tree_accessor(number)
+        left, right = tree.get_field("cleft"), tree.get_field("cright")
+        depths = np.zeros(len(left), np.int64)
+        level = np.zeros(1, np.int64)
+        while len(level := level[left[level] >= 0]):
+            for children in (left[level], right[level]):
+                depths[children] = depths[level] + 1
+            level = np.concatenate([left[level], right[level]])
+        total += float(depths[leaves[:, number]].mean()) + 1
+    return total
+
+
+def check_size(model: str, folder: Path) -> None:
+    """Reject a model (``model/`` folder of a run) that is too large to be loaded.
+
+    Raises:
+        UserError: it is not a Treelite model, or its checkpoint exceeds the limit; the message then
+            names a depth that would fit.
+        ServingError: there is no checkpoint, or ``model.json`` is damaged.
+    """
+    described = (folder / MODEL_JSON).is_file()
+    kind = read_model_json(folder, model).get("format", "treelite") if described else "treelite"
+    if kind != "treelite":
+        raise UserError(f"{model} has the format {kind!r}: Triton's FIL backend serves Treelite models only")
+    limit = ServingLimits.from_environment().checkpoint_bytes
+    try:
+        size = (folder / CHECKPOINT_FILE).stat().st_size
+    except OSError as error:
+        raise ServingError(f"cannot read the checkpoint of {model}: {error}") from error
+    if size <= limit:
+        return
+    path = folder / SIZE_FILE
+    trade = _trade(json.loads(path.read_bytes()), size, limit) if path.is_file() else ""
+    raise UserError(
+        ValidationIssue(
+            f"{model} is too large to be served; the served version stays",
+            found=f"a checkpoint of {size / _MEGA:,.0f} MB",
+            expected=f"at most {limit / _MEGA:,.0f} MB (DMLS_SERVING_CHECKPOINT_BYTES)",
+            hint=f"{trade}give max_depth or n_estimators a smaller max, or raise the limit: Triton holds the "
+            "model twice while it goes live",
+        )
+    )
+
+
+def _trade(about: Mapping[str, Any], size: int, limit: int) -> str:
+    """Return the model's size by depth, and a depth that fits, in words."""
+    nodes = about["nodes_to_depth"]
+    depth = len(nodes) - 1
+    fitting = [d for d, count in enumerate(nodes) if count / nodes[-1] * size <= limit]
+    text = f"its {about['trees']:,} trees have {nodes[-1]:,} nodes and are up to {depth} deep; "
+    if fitting and fitting[-1]:
+        saved = size * nodes[fitting[-1]] / nodes[-1] / _MEGA
+        text += f"cut at depth {fitting[-1]} they have {nodes[fitting[-1]]:,} ({saved:,.0f} MB); "
+    if enough := about.get("enough"):
+        saved = size * nodes[enough] / nodes[-1] / _MEGA
+        text += f"at depth {enough} ({saved:,.0f} MB) they lose nothing that can be measured; "
+    return text

@@ -1,0 +1,1 @@
+"""Predict with a served model: clients, files, cards and exports."""

@@ -1,0 +1,273 @@
+"""Score files of the store with a served model: ``scoring/<team>/<job>/`` in, ``scored/<team>/<job>/`` out.
+
+Every source becomes a CSV on this machine's disk, which ``predict_file`` reads in batches, so memory does not
+grow with the number of rows. A ``.toml`` file names a table of a database instead of containing rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dmls_core import sandbox
+from dmls_core.data.formats.conversion import convert_all, original_lines
+from dmls_core.data.formats.names import format_of, needs_conversion
+from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError, UserError, ValidationIssue
+from dmls_core.sandbox import Limits
+from dmls_core.serving.predict.batch_prediction import Predictor, predict_file
+from dmls_core.serving.predict.parquet_files import add_predictions, parquet_as_csv
+from dmls_core.serving.predict.scoring_record import ScoringRecord, read_record, write_record
+from dmls_core.settings import IntakeLimits
+from dmls_core.spec.data_table import Data
+from dmls_core.store import Store, layout
+
+T = TypeVar("T")
+
+TABLE = ".toml"
+REQUEST_BYTES = 64 << 10
+
+PROGRESS_SECONDS = 1.0
+"""Shortest interval between two updates of a file's record."""
+
+LIMITS = Limits(memory=2 << 30, seconds=3600, cpu_seconds=3600)
+"""Limits of the conversion of one file."""
+
+
+class TableRequest(BaseModel):
+    """Content of a ``.toml`` file: the table to score.
+
+    ``connection`` is the id of an Airflow connection, ``table`` a table or view, ``schema.table`` if needed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    connection: str = Field(min_length=1, max_length=250)
+    table: str = Field(min_length=1, max_length=250)
+
+
+ReadTable = Callable[[TableRequest, Path, Callable[[int], None]], None]
+"""Writes the rows of a table as a CSV with a header, and reports how many it has read."""
+
+
+def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Return those of ``(team, job, file)`` that were written to ``scoring/`` after they were last scored."""
+    found = []
+    for team, job, file in files:
+        info = store.head(layout.scoring_file(team, job, file))
+        if info is None:
+            continue
+        record = read_record(store, team, job, file)
+        done = record and record.state != "scoring" and record.uploaded == info.modified.isoformat()
+        if not done:
+            found.append((team, job, file))
+    return found
+
+
+def list_files(store: Store, team: str, job: str) -> list[str]:
+    """Return the names of a job's files in ``scoring/``."""
+    listed = (layout.parse_scoring(info.key) for info in store.list(layout.scoring_file(team, job, "")))
+    return sorted(found[2] for found in listed if found)
+
+
+def result_name(file: str) -> str:
+    """Return the name of a file's predictions: Parquet for Parquet, CSV for all others."""
+    return file if file.endswith((".csv", ".parquet")) else f"{file}.csv"
+
+
+class FileScoring:
+    """The scoring of one file by the served version of a job's model."""
+
+    def __init__(
+        self,
+        store: Store,
+        connect: Callable[[], Predictor],
+        team: str,
+        job: str,
+        file: str,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Find the file; ``connect`` looks up the served version.
+
+        ``options`` are the job's ``[data]`` as JSON data, which say how text is written.
+
+        Raises:
+            NotFoundError: the file does not exist.
+        """
+        self._store, self._connect, self._options = store, connect, options
+        self._team, self._job, self._file = team, job, file
+        key = layout.scoring_file(team, job, file)
+        info = store.head(key) if layout.parse_scoring(key) else None
+        if info is None:
+            raise NotFoundError(
+                ValidationIssue("the file does not exist", hint=f"upload it to {key}", file=file)
+            )
+        self._info = info
+        self._record = ScoringRecord("scoring", file, info.modified.isoformat(), "", 0)
+
+    def run(self, read_table: ReadTable, say: Callable[[str], None] = lambda _: None) -> ScoringRecord:
+        """Score the file and return its record; do nothing if this version has scored this content.
+
+        The predictions appear as a whole, so a killed call is simply repeated. ``say`` gets the progress.
+
+        Raises:
+            UserError: the rows cannot be scored; the record has the errors.
+            PlatformError: the store or Triton failed, or another version went live meanwhile.
+        """
+        try:
+            with TemporaryDirectory(prefix="dmls-scoring-") as scratch, self._own_name():
+                self._check()
+                return self._score(self._connect(), Path(scratch), read_table, say)
+        except UserError as error:
+            errors = [issue.as_json() for issue in error.issues]
+            self._write(state="failed", message=str(error), errors=errors)
+            raise
+        except PlatformError as error:
+            self._write(state="failed", message=str(error), uploaded="")
+            raise
+
+    def _check(self) -> None:
+        if not self._is_table and format_of(self._file) is None:
+            hint = "name it .csv, .tsv, .jsonl, .xlsx or .parquet, or .toml for a table of a database"
+            raise DataError(ValidationIssue("this is not a file of rows", hint=hint))
+        most = REQUEST_BYTES if self._is_table else IntakeLimits.from_environment().data_bytes
+        if self._info.size > most:
+            found, expected = f"{self._info.size:,} bytes", f"at most {most:,}"
+            raise DataError(ValidationIssue("the file is too large", found=found, expected=expected))
+
+    @property
+    def _is_table(self) -> bool:
+        return self._file.endswith(TABLE)
+
+    def _score(
+        self, predictor: Predictor, scratch: Path, read_table: ReadTable, say: Callable[[str], None]
+    ) -> ScoringRecord:
+        source = scratch / Path(self._file).name
+        rows = scratch / "rows.csv"
+        before = read_record(self._store, self._team, self._job, self._file)
+        if self._is_table:
+            read_table(self._request(), rows, self._reporter(say, self._report_rows))
+            with rows.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+        else:
+            content = self._info.etag
+        self._record = replace(self._record, content=content, version=predictor.version)
+        if before and self._is_done(before):
+            say(f"{self._file} was scored by version {before.version} before")
+            self._record = replace(before, uploaded=self._record.uploaded)
+            return self._write()
+        self._write()
+        if not self._is_table:
+            self._store.download(self._info.key, source, etag=self._info.etag)
+            rows = self._as_csv(source, scratch)
+        return self._predict(predictor, source, rows, scratch, say)
+
+    def _is_done(self, before: ScoringRecord) -> bool:
+        same = (before.content, before.version) == (self._record.content, self._record.version)
+        return before.state == "scored" and same and self._store.head(before.result) is not None
+
+    def _predict(
+        self, predictor: Predictor, source: Path, rows: Path, scratch: Path, say: Callable[[str], None]
+    ) -> ScoringRecord:
+        result = scratch / "result.csv"
+        with original_lines(self._file, self._data):
+            progress = self._reporter(say, self._report_share)
+            n_rows = predict_file(predictor, rows, result, progress, with_version=True)
+        if predictor.version != self._record.version:
+            raise ServingError(f"another version of {predictor.model} went live: the file is scored again")
+        if format_of(self._file) == "parquet":
+            joined = scratch / "result.parquet"
+            sandbox.run(
+                add_predictions, str(source), str(result), str(joined), limits=LIMITS, file=source.name
+            )
+            result = joined
+        key = layout.scored_file(self._team, self._job, result_name(self._file))
+        self._store.upload(key, result)
+        message = f"{n_rows:,} rows scored by version {predictor.version}"
+        say(f"{self._file}: {message}")
+        return self._write(state="scored", result=key, rows=n_rows, progress=1.0, message=message)
+
+    def _reporter(
+        self, say: Callable[[str], None], report: Callable[[T], ScoringRecord]
+    ) -> Callable[[T], None]:
+        """Return a function that writes the progress into the record and the log, if it is time for it."""
+        last = time.monotonic()
+
+        def progress(value: T) -> None:
+            nonlocal last
+            if time.monotonic() - last >= PROGRESS_SECONDS:
+                last = time.monotonic()
+                say(f"{self._file}: {report(value).message}")
+
+        return progress
+
+    def _report_rows(self, rows: int) -> ScoringRecord:
+        return self._write(message=f"{rows:,} rows of the table are read")
+
+    def _report_share(self, share: float) -> ScoringRecord:
+        return self._write(progress=round(share, 3), message=f"{share:.0%} of the rows are predicted")
+
+    def _request(self) -> TableRequest:
+        content = self._store.read(self._info.key, limit=REQUEST_BYTES)[0]
+        try:
+            return TableRequest.model_validate(tomllib.loads(content.decode()))
+        except ValidationError as error:
+            raise DataError(
+                [
+                    ValidationIssue(
+                        issue["msg"],
+                        hint='write connection = "..." and table = "..."',
+                        file=self._file,
+                        key=".".join(map(str, issue["loc"])),
+                    )
+                    for issue in error.errors()
+                ]
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(ValidationIssue(f"not TOML: {str(error)[:200]}", file=self._file)) from None
+
+    @property
+    def _data(self) -> Data:
+        """The job's ``[data]`` as it applies to this file."""
+        if self._is_table:
+            return Data()
+        # The model's encoder knows the marks of missing values, and the result keeps them.
+        options = {**self._options, "missing": (), **({"format": None} if format_of(self._file) else {})}
+        return Data.model_validate(options)
+
+    def _as_csv(self, source: Path, scratch: Path) -> Path:
+        """Return the file as a CSV; users' files are unpacked and parsed in a sandbox."""
+        if format_of(self._file) == "parquet":
+            target = scratch / "rows.csv"
+            sandbox.run(parquet_as_csv, str(source), str(target), limits=LIMITS, file=source.name)
+            return target
+        if not needs_conversion(self._file, self._data):
+            return source
+        options = self._data.model_dump(mode="json")
+        converted = str(scratch / "converted")
+        (path,) = sandbox.run(convert_all, [str(source)], options, converted, limits=LIMITS, file=source.name)
+        return Path(path)
+
+    @contextmanager
+    def _own_name(self) -> Iterator[None]:
+        """Let errors name the file as the user does; a line says nothing about Parquet or a table."""
+        try:
+            yield
+        except UserError as error:
+            text = format_of(self._file) not in ("parquet", None)
+            raise type(error)(
+                [replace(i, file=self._file, line=i.line if text else None) for i in error.issues]
+            ) from error
+
+    def _write(self, **changes: Any) -> ScoringRecord:  # noqa: ANN401 - fields of the record
+        record = replace(self._record, **changes)
+        self._record = write_record(self._store, self._team, self._job, record)
+        return self._record

@@ -1,0 +1,51 @@
+"""Parquet to CSV and back, for batch scoring; called in the sandbox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.serving.predict.batch_prediction import MODEL_VERSION
+from dmls_core.serving.predict.served_model import PREDICTION
+
+
+def parquet_as_csv(source: str, target: str) -> None:
+    """Write a Parquet file as a CSV with a header.
+
+    Raises:
+        DataError: it is not Parquet, or has columns of lists, objects or bytes.
+    """
+    import polars as pl
+
+    file = Path(source).name
+    try:
+        frame = pl.scan_parquet(source, glob=False)
+        wrong = {n: t for n, t in frame.collect_schema().items() if t.is_nested() or t == pl.Binary}
+        if wrong:
+            raise DataError(
+                [
+                    ValidationIssue("holds no single values", key=name, found=str(kind), file=file)
+                    for name, kind in wrong.items()
+                ]
+            )
+        frame.sink_csv(target, null_value="NA")  # an empty line would be no row
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        message = f"the file is not Parquet: {str(error)[:200]}"
+        raise DataError(ValidationIssue(message, file=file)) from error
+
+
+def add_predictions(source: str, predicted: str, target: str) -> None:
+    """Write the rows of the Parquet file ``source`` with the last columns of the CSV ``predicted``."""
+    import polars as pl
+
+    own = pl.scan_parquet(source, glob=False)
+    rows = pl.scan_csv(predicted, infer_schema=False, glob=False)
+    names = rows.collect_schema().names()
+    added = names[len(own.collect_schema()) :]
+    texts = {PREDICTION} if len(added) > 2 else set()  # a regression has no probabilities
+    types = {
+        n: pl.Int32() if n == MODEL_VERSION else pl.String() if n in texts else pl.Float32() for n in added
+    }
+    pl.concat([own, rows.select(pl.col(n).cast(t) for n, t in types.items())], how="horizontal").sink_parquet(
+        target
+    )

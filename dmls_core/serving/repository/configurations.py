@@ -1,0 +1,129 @@
+"""The configurations of a model and its table endpoint: of their own, or in front of the shared process.
+
+A model has processes of its own unless its size is within ``DMLS_SERVING_SHARED_BYTES``. It also has them if
+it logs requests or has a canary, or if the repository is in S3, from which Triton copies a model when it
+loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dmls_core.data.encoder import Encoder
+from dmls_core.serving.endpoint.own_forest import LARGEST_FILE
+from dmls_core.serving.formats.treelite.checkpoint_check import MODEL_JSON, check_model_json
+from dmls_core.serving.repository.files import RepositoryFiles, recorded_checksums
+from dmls_core.serving.repository.options import ServingOptions
+from dmls_core.serving.repository.shared_files import SharedFiles
+from dmls_core.serving.repository.table_files import ENCODER, TableFiles
+from dmls_core.serving.triton.model_config import (
+    CANDIDATE,
+    CHALLENGER,
+    CHECKPOINT_FILE,
+    CONFIG_FILE,
+    InstanceKind,
+    ModelShape,
+    Scaling,
+    fil_config,
+    table_name,
+)
+from dmls_core.serving.triton.shared_config import Slot, fits, forest_front, table_front
+from dmls_core.settings import ServingLimits
+from dmls_core.store import Store
+from dmls_core.store.local import LocalStore
+
+VERSION_FILE = "dmls.json"
+
+
+class Configurations:
+    """Writes the configurations in the store of a model repository."""
+
+    def __init__(
+        self,
+        store: Store,
+        files: RepositoryFiles,
+        read: Callable[[str, int, str], dict[str, Any]],
+        kind: InstanceKind,
+        *,
+        sharing: bool,
+    ) -> None:
+        """Bind to a store; ``read`` returns the object in one of a version's JSON files.
+
+        Without ``sharing``, every model has processes of its own.
+        """
+        self._store, self._files, self._read, self._kind = store, files, read, kind
+        self._sharing = sharing and isinstance(store, LocalStore)
+        self.tables = TableFiles(store, files, read)
+        self._shared = SharedFiles(store, files)
+
+    def write(
+        self,
+        name: str,
+        versions: Sequence[int],
+        options: ServingOptions,
+        scaling: Scaling,
+        *,
+        share: bool,
+    ) -> None:
+        """Configure a model, or its candidate, to serve the first of ``versions``.
+
+        Others are versions that may answer until Triton has loaded the first. ``share``: by the shared
+        process, if that has a free slot.
+        """
+        slot = self._slot(name, versions[0]) if share else None
+        if slot:
+            self._write_shared(name, versions[0], slot)
+        else:
+            self.tables.configure(name, versions, options, scaling)
+            self.write_forest(name, versions[0], scaling)
+
+    def write_forest(self, name: str, version: int, scaling: Scaling) -> None:
+        """Configure the forest alone, in the FIL backend."""
+        shape = self._shape(name, version)
+        config = fil_config(name, shape, versions=[version], kind=self._kind, scaling=scaling)
+        self._files.replace(f"{name}/{CONFIG_FILE}", config)
+
+    def may_share(self, name: str, version: int, options: ServingOptions) -> bool:
+        """Return whether a version is small and simple enough for the shared process."""
+        limit = min(ServingLimits.from_environment().shared_bytes, LARGEST_FILE)
+        if not (self._sharing and limit) or options.log_share or options.canary:
+            return False
+        model = _model(name)
+        checkpoint = self._store.head(f"{model}/{version}/{CHECKPOINT_FILE}")
+        if checkpoint is None or checkpoint.size > limit:
+            return False
+        return fits(self._encoder(model, version))
+
+    def free(self, model: str, version: int) -> None:
+        """Forget a version that was removed."""
+        if isinstance(self._store, LocalStore):
+            self._shared.free(model, version)
+
+    def _slot(self, name: str, version: int) -> Slot | None:
+        model = _model(name)
+        sums = recorded_checksums(self._read(model, version, VERSION_FILE), model, version)
+        return self._shared.slot(model, version, sums)
+
+    def _write_shared(self, name: str, version: int, slot: Slot) -> None:
+        self._shared.write_model()
+        self.tables.add_encoder(name, version)  # Triton requires the folder of a version
+        table = table_front(name, self._encoder(_model(name), version), version, slot)
+        self._files.replace(f"{table_name(name)}/{CONFIG_FILE}", table)
+        forest = forest_front(name, self._shape(name, version), version, slot)
+        self._files.replace(f"{name}/{CONFIG_FILE}", forest)
+
+    def _encoder(self, model: str, version: int) -> Encoder:
+        return Encoder.from_json(self._read(model, version, ENCODER))
+
+    def _shape(self, name: str, version: int) -> ModelShape:
+        model = _model(name)
+        place = f"{self._store.url}/{model}/{version}/{MODEL_JSON}"
+        about = check_model_json(self._read(model, version, MODEL_JSON), place)
+        classifier = about["task"] == "classification"
+        return ModelShape(about["n_features"], about["n_outputs"] if classifier else 1, classifier)
+
+
+def _model(name: str) -> str:
+    """Return the model of a candidate's or challenger's name, or the name itself."""
+    return name.removesuffix(CANDIDATE).removesuffix(CHALLENGER)

@@ -1,0 +1,1 @@
+"""Triton servers: clients, configuration, loading, and placement of models."""

@@ -1,0 +1,93 @@
+"""What the decision reads from a run, and what Airflow's approval shows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+from dmls_core.airflow.jobs import deployment_tasks
+from dmls_core.airflow.jobs.deployment_tasks import ApproveOperator, candidate_of, comparison_table
+from dmls_core.airflow.jobs.job import Job
+from dmls_core.airflow.jobs.job_tasks import JobRun
+from dmls_core.airflow.jobs.run_inputs import RunInputs
+from dmls_core.models import load_spec
+from dmls_core.tracking.decision import Candidate
+from dmls_core.tracking.registry import Champion
+
+SPEC = b"""model = "random-forest-classifier"
+[columns]
+target = "y"
+"""
+CHAMPION = Champion(version=3, run_key="c" * 16)
+WIN: dict[str, Any] = {
+    "metric": "accuracy",
+    "champion_version": 3,
+    "comparable": True,
+    "better": True,
+    "reason": "the challenger is better by 0.1",
+    "champion_score": 0.8,
+    "challenger_score": 0.9,
+    "difference": 0.1,
+    "interval": [0.05, 0.15],
+    "probability": 0.99,
+    "min_improvement": 0.0,
+    "rows": 200,
+    "note": "The champion was trained on none of these rows.",
+}
+
+
+def evaluated(comparison: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"score": 0.9, "metric": "accuracy", "good_enough": True, "comparison": comparison}
+
+
+def table(comparison: dict[str, Any] | None, champion: Champion | None = CHAMPION) -> str:
+    found = evaluated(comparison)
+    return comparison_table(found, Candidate("a" * 16, True, comparison), champion)
+
+
+def test_the_candidate_has_the_interval_and_the_request_of_its_run(accept):
+    end = "2026-01-19T00:00:00+00:00"
+    inputs = RunInputs("a" * 16, (), ("2026-01-12T00:00:00+00:00", end), None)
+    job = Job(accept("lab", "iris", spec=SPEC), load_spec(SPEC), inputs, backfill=True, deploy=True)
+    found = candidate_of(JobRun(job, {}, None), evaluated(WIN))  # type: ignore[arg-type]
+    assert found == Candidate("a" * 16, True, WIN, until=end, backfill=True, requested=True)
+
+
+def test_the_approval_shows_both_models():
+    text = table(WIN)
+    assert "| champion, version 3 | 0.8000 |" in text
+    assert "| **candidate** | **0.9000** |" in text
+    assert "| 95 % interval | +0.0500 to +0.1500 |" in text
+    assert text.endswith(WIN["note"])
+    assert "no champion yet" in table(None, None)
+    assert "not compared" in table(None)
+
+
+@pytest.mark.parametrize("mode", ["auto", "manual"])
+@pytest.mark.parametrize("approvers", [[], ["ada"]], ids=["anyone", "ada"])
+def test_approvers_of_a_team_are_asked_also_in_the_mode_auto(
+    accept, monkeypatch: pytest.MonkeyPatch, mode: str, approvers: list[str]
+):
+    """A user who submits a spec with ``mode = "auto"`` cannot deploy alone."""
+    spec = SPEC + f'[deploy]\nmode = "{mode}"\n'.encode()
+    job = Job(accept("lab", "iris", spec=spec), load_spec(spec))
+    results = {"evaluate": evaluated(), "register": {"url": "", "report": "", "model_version": 1}}
+    settings = SimpleNamespace(mlflow_uri="", approvers={"lab": approvers})
+    reporter = SimpleNamespace(links={}, report=lambda *_: None)
+    run = SimpleNamespace(
+        job=job, settings=settings, reporter=reporter, context={}, result_of=lambda task: results[task]
+    )
+    asked, decided = [], []
+    monkeypatch.setattr(deployment_tasks, "open_run", lambda _: run)
+    monkeypatch.setattr(deployment_tasks, "_is_retired", lambda _: False)
+    monkeypatch.setattr(deployment_tasks, "record_decision", lambda _, decision: decided.append(decision))
+    monkeypatch.setattr("dmls_core.tracking.registry.champion_of", lambda *_: None)
+    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, _: asked.append(self.assigned_users))
+    ApproveOperator(task_id="approve").execute({})
+    if mode == "auto" and not approvers:
+        assert ([decision.deploy for decision in decided], asked) == ([True], [])
+    else:
+        assert (decided, asked) == ([], [[{"id": "ada", "name": "ada"}] if approvers else None])

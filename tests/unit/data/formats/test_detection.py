@@ -1,0 +1,157 @@
+"""How a file is written is detected as people write files."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dmls_core.data.formats.compression import unpack_head
+from dmls_core.data.formats.conversion import convert
+from dmls_core.data.formats.detection import detect
+from dmls_core.data.formats.encodings import detect_encoding
+from dmls_core.errors import DataError
+from dmls_core.intake.schema_inference import infer_schema, read_sample
+from dmls_core.spec.data_table import Data
+
+CITIES = {
+    "windows-1252": "Köln München Besançon Málaga Malmö Århus",
+    "windows-1250": "Łódź Kraków Gdańsk Poznań Wrocław Świętochłowice",
+    "windows-1251": "Москва Казань Омск Тула",
+    "koi8-r": "Москва Казань Омск Тула",
+    "windows-1253": "Αθήνα Θεσσαλονίκη Πάτρα",
+    "windows-1254": "İstanbul Şişli Eskişehir Diyarbakır",  # noqa: RUF001
+    "cp850": "Köln München Zürich Düsseldorf Straße",
+    "cp932": "東京 大阪 京都 札幌 ひらがな カタカナ",
+    "euc-jp": "東京 大阪 京都 札幌 ひらがな カタカナ",
+    "gb18030": "北京 上海 广州 深圳 重庆",
+    "big5": "臺北 高雄 臺中 新竹",
+    "cp949": "서울 부산 대구 인천",
+    "utf-16": "Köln 東京",
+    "utf-8": "Köln 東京",
+}
+
+
+def cities(encoding: str) -> str:
+    names = CITIES[encoding].split()
+    return "a,city\n" + "".join(f"{n}.5,{names[n % len(names)]}\n" for n in range(60))
+
+
+@pytest.mark.parametrize("encoding", CITIES)
+def test_the_text_is_read_as_it_was_written(tmp_path: Path, encoding: str) -> None:
+    path, text = tmp_path / "d.csv", cities(encoding)
+    path.write_bytes(text.encode(encoding))
+    found = detect("d.csv", path.read_bytes())
+    assert convert(path, Data.model_validate(found), tmp_path / "out").read_text() == text
+
+
+@pytest.mark.parametrize("text", ["5 €", "20 °C", "µm", "±", "Köln", "£5", "Graz € 5"])
+def test_a_symbol_or_a_single_word_is_western(text: str) -> None:
+    assert detect_encoding(f"a,b\n1,{text}\n2,x\n".encode("cp1252")) == "windows-1252"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("windows-1252", "Zubehör Röcke Händler München Köln Düsseldorf Mäntel"),
+        ("windows-1252", "jamón Málaga pingüino niño Córdoba España León"),
+        ("windows-1250", "Poznań Wrocław Białystok Łódź Kraków Gdańsk Rzeszów"),
+        ("cp850", "Gebühr Mäntel"),
+    ],
+)
+def test_a_few_short_words_have_no_symbols_inside(encoding: str, words: str) -> None:
+    text = "a,b\n" + "".join(f"1,{word}\n" for word in words.split())
+    assert detect_encoding(text.encode(encoding)) == encoding
+
+
+def test_utf_16_without_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    path.write_bytes(cities("utf-16").encode("utf-16-le"))
+    assert detect("d.csv", path.read_bytes()) == {"encoding": "utf-16"}
+    assert convert(path, Data(encoding="utf-16"), tmp_path / "out").read_text() == cities("utf-16")
+
+
+EUROPEAN = {"delimiter": ";", "decimal": ",", "thousands": "."}
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("a;y\n1.234.567;u\n2.345;v\n", EUROPEAN),
+        ("a;y\n1.234;u\n2.345;v\n12.345;u\n17;v\n", EUROPEAN),
+        ("a;y\n1,234;u\n2,345;v\n12,345;u\n17;v\n", {"delimiter": ";", "thousands": ","}),
+        # Not thousands: a number below 1, one with fewer decimals, and one of four digits.
+        ("a;y\n1.234;u\n2.345;v\n0.345;u\n17;v\n", {"delimiter": ";"}),
+        ("a;y\n1.234;u\n2.34;v\n12.345;u\n17;v\n", {"delimiter": ";"}),
+        ("a;y\n1.234;u\n2.345;v\n12.345;u\n1234;v\n", {"delimiter": ";"}),
+        ("a;y\n1\u2019234;u\n2\u2019345.5;v\n", {"delimiter": ";", "thousands": "'"}),
+    ],
+    ids=str,
+)
+def test_thousands(text: str, keys: dict[str, str]) -> None:
+    assert detect("d.csv", text.encode()) == keys
+
+
+def test_what_may_be_thousands_is_noted() -> None:
+    text = "count,share,y\n" + "".join(f"{n}.{100 + n},0.{100 + n},{'uv'[n % 2]}\n" for n in range(10, 40))
+    (note,) = (
+        n
+        for n in infer_schema("d.csv", read_sample("d.csv", text.encode(), complete=True)).notes
+        if "three" in n
+    )
+    assert "count (10.110)" in note
+    assert "share" not in note
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(DataError) as caught:
+        read_sample("d.csv", text.encode(), complete=True)
+    return str(caught.value)
+
+
+def test_rows_that_are_longer_than_the_header() -> None:
+    assert "R writes row names" in refusal("x,y\n1,3,u\n2,4,v\n3,5,u\n")
+    assert "each row ends with a separator" in refusal("x,y\n1,u,\n2,v,\n")
+    assert "is a comma missing" in refusal("x,y\n1,u\n2,v,w\n")
+
+
+def test_names_that_are_none() -> None:
+    assert "to_csv(index=False)" in refusal(",x,y\n0,1,u\n1,2,v\n")
+    assert "remove the separator at the end" in refusal("x,y,\n1,u,\n2,v,\n")
+    assert "behind a blank" in refusal('"x", "y"\n"1", "u"\n"2", "v"\n')
+    assert "HTML" in refusal("<table><tr><td>1</td></tr></table>")
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (lambda n: "x" if n % 9 == 1 else f"{n}.5", "numbers, but also 'x'"),
+        (lambda n: "EUR" if n == 0 else f"{n}.5", "numbers, but also 'EUR'"),
+        (lambda n: f"${n}.5", "numbers with a currency or a unit, such as '$0.5'"),
+        (lambda n: f"{n}.5 %", "numbers with a currency or a unit, such as '0.5 %'"),
+        (lambda n: f"word {n * 7919}", "free text"),
+    ],
+)
+def test_why_a_column_is_left_out(cells, reason: str) -> None:
+    text = "a,x,y\n" + "".join(f"{cells(n)},{n}.25,{'uv'[n % 2]}\n" for n in range(60))
+    schema = infer_schema("d.csv", read_sample("d.csv", text.encode(), complete=True))
+    assert schema.notes == (f"Left out of the training: a ({reason}).",)
+
+
+def archive(*names: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in names:
+            packed.writestr(name, "" if name.endswith("/") else "x,y\n1,u\n2,v\n")
+    return out.getvalue()
+
+
+def test_an_archive_has_one_file_which_may_be_in_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "d.zip"
+    path.write_bytes(archive("data/", "data/d.csv", "__MACOSX/data/d.csv"))
+    assert unpack_head(path.read_bytes()) == b"x,y\n1,u\n2,v\n"
+    assert convert(path, Data(), tmp_path / "out").read_text() == "x,y\n1,u\n2,v\n"
+    with pytest.raises(DataError, match="must have one file"):
+        read_sample("d.zip", archive("a.csv", "b.csv"), complete=True)
