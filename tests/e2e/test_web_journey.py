@@ -27,7 +27,7 @@ from tests.e2e.test_web import viewer_token
 from tests.services.demo_platform import Demo
 from tests.services.newcomer import PATIENCE, Newcomer, arrive
 from tests.services.platform_client import PlatformClient
-from tests.unit.data.test_excel import workbook
+from tests.unit.data.formats.test_excel import workbook
 
 SETOSA = {"sepal_length": "5.0", "sepal_width": "3.4", "petal_length": "1.5", "petal_width": "0.2"}
 PARQUET = "application/vnd.apache.parquet"

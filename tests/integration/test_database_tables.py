@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from dmls_core.airflow.sources.data_source import connections
+from dmls_core.airflow.sources import connections
 from dmls_core.airflow.sources.database_tables import read_table
 from dmls_core.devstack.postgres import STUDY
 from dmls_core.errors import DataError, PlatformError

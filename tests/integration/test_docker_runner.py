@@ -15,14 +15,14 @@ import pytest
 from docker.errors import APIError
 from docker.types import DeviceRequest
 
+from dmls_core.airflow.runners.docker import gpus as docker_gpus
+from dmls_core.airflow.runners.docker import runner as docker_runner
 from dmls_core.airflow.runners.docker.gpus import (
     CONFLICT,
     TrainerExistsError,
     create_on_gpu,
     survey_engine,
 )
-from dmls_core.airflow.runners.docker.runner import gpus as docker_gpus
-from dmls_core.airflow.runners.docker.runner import runner as docker_runner
 from dmls_core.airflow.runners.gpu_placement import GpusBusyError, ProbedGpu
 from dmls_core.airflow.runners.trainer import KEY_LABEL, ROOT_LABEL, Trainer
 from dmls_core.airflow.settings import AirflowSettings

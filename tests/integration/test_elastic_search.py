@@ -18,7 +18,7 @@ from dmls_core.airflow.runners.process.runner import ProcessTrainerOperator, end
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 from dmls_core.airflow.settings import BUNDLE_CLASSPATH, AirflowSettings, airflow_settings
 from dmls_core.models import load_spec
-from dmls_core.search.study.study import elastic
+from dmls_core.search.study import elastic
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.store.waiting_queue import enqueue, waiting_since
 from dmls_core.testing.trainer_program import Launch, LogRecorder, Watch, wait_for

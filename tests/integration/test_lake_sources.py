@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dmls_core.airflow.sources.data_source import SourceReader, connections
+from dmls_core.airflow.sources import connections
+from dmls_core.airflow.sources.data_source import SourceReader
 from dmls_core.errors import DataError, PlatformError
 from dmls_core.models import load_spec
 from dmls_core.store import open_store

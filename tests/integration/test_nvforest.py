@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 PREDICT = """
 import numpy as np
-from dmls_core.serving import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.serving.formats.treelite.gtil import nvforest_predictor, predict_float32
 from tests.support.fil_cases import ROWS, made_model
 

@@ -29,7 +29,7 @@ import polars as pl
 import pytest
 from airflow.sdk.io import store
 
-from dmls_core.airflow.sources.data_source import connections
+from dmls_core.airflow.sources import connections
 from dmls_core.errors import DataError, PlatformError
 from dmls_core.store import open_store
 from tests.integration.test_sources import WEEK, frame, read

@@ -18,7 +18,6 @@ import pytest
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from tests.unit.data.test_excel import workbook
 
 from dmls_core.airflow import auth
 from dmls_core.airflow.settings import AirflowSettings
@@ -32,6 +31,7 @@ from dmls_core.web.routers import submissions as router
 from dmls_core.web.services import estimates, stored_schema, submissions
 from tests.e2e.data import iris
 from tests.services.seaweed import S3Server
+from tests.unit.data.formats.test_excel import workbook
 
 IRIS = iris().encode()
 BINARY = {"Content-Type": "application/octet-stream"}

@@ -12,19 +12,20 @@ from typing import Any
 import polars as pl
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
-from tests.unit.airflow.test_job_tasks import Task
 
 from dmls_core.airflow.jobs import job_tasks
 from dmls_core.airflow.jobs.job import job_of
 from dmls_core.airflow.jobs.job_tasks import ValidateOperator
 from dmls_core.airflow.runners.trainer import trainer_arguments
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.airflow.sources.data_source import SourceReader, check_source, connections
+from dmls_core.airflow.sources import connections
+from dmls_core.airflow.sources.data_source import SourceReader, check_source
 from dmls_core.errors import DataError
 from dmls_core.intake import Partition, admit
 from dmls_core.intake.column_check import Findings
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
+from tests.unit.airflow.jobs.test_job_tasks import Task
 
 SPEC = """
 model = "random-forest-classifier"
