@@ -36,6 +36,12 @@ def connect(model: str, url: str, *, key: str = "", timeout: float = 60.0) -> Re
 
     Raises:
         UserError: ``model`` or ``url`` is wrong, or there is no key.
+
+    Example:
+        >>> from dmls_core.client import connect
+        >>> model = connect("lab/iris", "https://airflow.example", key="dmls_1_secret")
+        >>> model.predict([{"petal_length": 1.4, "petal_width": 0.2}])
+        [{'prediction': 'setosa', 'probability_setosa': 0.98}]
     """
     key = key or os.environ.get(API_KEY, "")
     team, _, job = model.replace(".", "/", 1).partition("/")
@@ -83,6 +89,16 @@ class RemoteModel:
             UserError: columns are missing or unknown, a value is not a number where one is needed, or the key
                 does not open the model.
             ServingError: the server does not respond, or failed.
+
+        Example:
+            A DataFrame of pandas or polars comes back as one of the same library:
+
+            >>> import pandas as pd
+            >>> from dmls_core.client import connect
+            >>> model = connect("lab/iris", "https://airflow.example", key="dmls_1_secret")
+            >>> model.predict(pd.DataFrame({"petal_length": [1.4], "petal_width": [0.2]}, index=["a"]))
+              prediction  probability_setosa
+            a     setosa                0.98
         """
         names, values = _read(rows)
         found: list[dict[str, Any]] = []

@@ -12,6 +12,11 @@ class ValidationIssue:
     """One error in a user's input: what is wrong, where it is, and how to fix it.
 
     ``line`` and ``column`` count from 1; ``key`` is dotted (``n_estimators.min``).
+
+    Example:
+        >>> from dmls_core.errors import ValidationIssue
+        >>> print(ValidationIssue("is not a number", file="a.csv", line=3, found="'x'", expected="a number"))
+        a.csv:3: is not a number (found 'x'; expected a number)
     """
 
     message: str
@@ -45,7 +50,16 @@ class DmlsError(Exception):
 
 
 class UserError(DmlsError):
-    """The user's input is wrong: a retry fails again until the input is corrected."""
+    """The user's input is wrong: a retry fails again until the input is corrected.
+
+    Example:
+        >>> from dmls_core.errors import DataError, UserError
+        >>> try:
+        ...     raise DataError("the file has no rows")
+        ... except UserError as error:
+        ...     print(error.exit_code, error.issues[0].message)
+        1 the file has no rows
+    """
 
     exit_code: ClassVar[int] = 1
 

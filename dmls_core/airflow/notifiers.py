@@ -32,6 +32,14 @@ class Message:
         text: contains user input: never render it as a template, and escape it in markup.
         links: name -> URL of pages about it.
         email: address of the job's owner; empty: none.
+
+    Example:
+        >>> from dmls_core.airflow.notifiers import Message
+        >>> message = Message("failed", "lab/iris", "Out of memory", links={"run": "https://airflow.example"})
+        >>> print(message.lines)
+        lab/iris: failed
+        Out of memory
+        run: https://airflow.example
     """
 
     event: Event
@@ -52,7 +60,16 @@ class Message:
 
 
 class Notifier(ABC):
-    """Send messages over one kind of channel."""
+    """Send messages over one kind of channel.
+
+    Example:
+        >>> from dmls_core.airflow.notifiers import Message, Notifier
+        >>> class PrintNotifier(Notifier):
+        ...     def send(self, message: Message, connection_id: str) -> None:
+        ...         print(f"{connection_id}: {message.title}")
+        >>> PrintNotifier().send(Message("deployed", "lab/iris", "Version 3"), "dmls_print_default")
+        dmls_print_default: lab/iris: deployed
+    """
 
     package: ClassVar[str] = ""
     """Package that ``send`` imports and DMLS does not require, as pip names it."""

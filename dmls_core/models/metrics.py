@@ -38,6 +38,21 @@ class Metric(MetricDefinition):
         per_class: whether its cost grows with the number of classes.
         weighted: whether ``function`` takes the rows' weights, (n_rows,) above 0, as its third argument; it
             is left out if all rows count the same. Others cannot be used with ``[columns] weight``.
+
+    Example:
+        >>> from dmls_core.models.metrics import Metric
+        >>> def share_within_one(truth, prediction):
+        ...     return (abs(truth - prediction) <= 1).mean()
+        >>> WITHIN_ONE = Metric(
+        ...     "within_one",
+        ...     "regression",
+        ...     "maximize",
+        ...     "Share of predictions that are off by at most 1.",
+        ...     function=share_within_one,
+        ... )
+        >>> import numpy as np
+        >>> WITHIN_ONE.compute(np.array([1.0, 2.0]), np.array([1.5, 4.0]))
+        0.5
     """
 
     function: Function

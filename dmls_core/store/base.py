@@ -57,6 +57,17 @@ class Store(ABC):
     ``StoreSuite`` in ``dmls_core.testing.stores``. Threads may share an instance. Writes are atomic: a reader
     sees the old content or the new one, never a part. Every method raises ``StoreError`` when the service or
     file system fails.
+
+    Example:
+        >>> from dmls_core.store import open_store
+        >>> store = open_store("objects")  # a folder; in production, s3://bucket/prefix
+        >>> created = store.create("incoming/lab/iris/spec.toml", b"n_trials = 5")
+        >>> content, info = store.read("incoming/lab/iris/spec.toml")
+        >>> content, info.etag == created.etag
+        (b'n_trials = 5', True)
+        >>> [info.key for info in store.list("incoming/")]
+        ['incoming/lab/iris/spec.toml']
+        >>> updated = store.replace(info.key, b"n_trials = 9", info.etag)
     """
 
     hook_class: ClassVar[str] = ""

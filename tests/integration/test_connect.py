@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import os
 from pathlib import Path
 
@@ -36,6 +38,18 @@ def model(parts):
 
 def wanted(parts, rows):
     return Predictor(parts.repository, parts.client, parts.name).predict(rows)
+
+
+def test_the_example_in_the_docstring_does_what_it_shows(parts):
+    """As tests/unit/test_docstring_examples.py does for what needs no Triton."""
+    failures = []
+    text = inspect.getdoc(connect).replace("triton.example:8001", parts.client.addresses["grpc"])
+    test = doctest.DocTestParser().get_doctest(
+        text.replace("lab.parts", parts.name), {}, "connect", None, None
+    )
+    results = doctest.DocTestRunner().run(test, out=failures.append)
+    assert failures == []
+    assert results.attempted == 3
 
 
 @pytest.mark.parametrize("n_rows", [1, 200, 20_000])

@@ -68,6 +68,18 @@ class Runner(ABC):
     A package registers its subclass under the entry-point group ``dmls.runners``. The task ``search`` starts
     a trainer under a key; from then on workers and the triggerer know it by that key alone. Both create
     runners of their own, so a runner keeps nothing about trainers in memory.
+
+    Example:
+        A runner that builds on another one, and requires ``nice``:
+
+        >>> import shutil
+        >>> from dmls_core.airflow.runners.process.runner import ProcessRunner
+        >>> class NiceRunner(ProcessRunner):
+        ...     def check(self):
+        ...         missing = [] if shutil.which("nice") else ["`nice` is missing: install coreutils"]
+        ...         return missing + super().check()
+        >>> NiceRunner(settings).exists("dmls.lab.iris.trainer.run.1")
+        False
     """
 
     operator_class: ClassVar[type[TrainerOperator]]

@@ -67,7 +67,25 @@ SAME = Argument()
 
 
 class Fitted(ABC):
-    """A fitted model."""
+    """A fitted model.
+
+    Example:
+        The mean of the target, whatever the row:
+
+        >>> import numpy as np
+        >>> from dmls_core.models.engines import Fitted
+        >>> class FittedMean(Fitted):
+        ...     def __init__(self, mean, n_features):
+        ...         self.mean, self.n_features = mean, n_features
+        ...     def predict(self, features):
+        ...         return np.full(len(features), self.mean)
+        ...     def importances(self):
+        ...         return np.zeros(self.n_features)
+        ...     def parameters(self):
+        ...         return {}
+        >>> FittedMean(2.5, n_features=3).predict(np.zeros((2, 3), np.float32))
+        array([2.5, 2.5])
+    """
 
     @abstractmethod
     def predict(self, features: Array) -> FloatArray:
@@ -124,6 +142,20 @@ class Engine(ABC):
         export_format: format of the exported model. Triton's FIL backend serves ``treelite`` only.
         target_scale: smallest and largest standard deviation of a regression's target at which the unit of
             the target does not change the trees. A run warns of a target outside of these.
+
+    Example:
+        Fit a model of a registered engine as a run does, on one thread:
+
+        >>> import numpy as np
+        >>> from dmls_core.models import CATALOGUE, load_engine
+        >>> model, engine = CATALOGUE["lightgbm-regressor"], load_engine("cpu", "lightgbm-regressor")
+        >>> rows = np.arange(200, dtype=np.float32).reshape(-1, 1)
+        >>> target = np.repeat([1.0, 5.0], 100)
+        >>> fitted = engine.fit(model, {"n_estimators": 50}, rows, target, n_classes=0, seed=1, threads=1)
+        >>> fitted.predict(rows[[0, 199]]).round(1).tolist()
+        [1.0, 5.0]
+        >>> fitted.parameters()["n_estimators"]
+        50
     """
 
     name: ClassVar[str]

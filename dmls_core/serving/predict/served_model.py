@@ -91,6 +91,13 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
         ServingError: Triton does not answer, or cannot use this machine's shared memory, or ``model`` is
             not a model's name.
         PlatformError: no address is given or set.
+
+    Example:
+        >>> from dmls_core.serving import connect
+        >>> with connect("lab.parts", grpc="triton.example:8001") as model:
+        ...     predictions = model.predict({"size": [0.5], "count": [3], "colour": ["red"]})
+        >>> list(predictions)
+        ['prediction', 'probability_bad', 'probability_good', 'probability_so-so']
     """
     from dmls_core.serving.triton.placement import find_addresses
 
