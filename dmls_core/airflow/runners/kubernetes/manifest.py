@@ -79,7 +79,7 @@ def build_pod(trainer: Trainer, settings: AirflowSettings, context: Context) -> 
         task_id="search",
         kubernetes_conn_id=settings.kubernetes_conn_id,
         namespace=settings.kubernetes_namespace,
-        pod_template_dict=settings.kubernetes_pod or None,
+        pod_template_dict=_template(settings.kubernetes_pod),
         name=name,
         random_name_suffix=False,
         image=settings.image,
@@ -94,6 +94,11 @@ def build_pod(trainer: Trainer, settings: AirflowSettings, context: Context) -> 
         termination_grace_period=GRACE_SECONDS,
     )
     return harden(search.build_pod_request_obj(context))
+
+
+def _template(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return the template as a pod; the client refuses one without `containers`, so add an empty list."""
+    return {**pod, "spec": {"containers": [], **pod.get("spec", {})}}
 
 
 def literal(argument: str) -> str:
