@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core.models import CATALOGUE, METRICS, engine_class
+from dmls_core.models.load import UNAVAILABLE
 from dmls_core.spec import HyperparameterDefinition, ModelDefinition
 from dmls_core.spec.rules import DEFAULT_TRIALS
 from dmls_core.spec.tables import TABLES
@@ -46,16 +47,8 @@ without hyperparameters searches those marked *searched by default*. A word in q
 for Python's `None` or for a mode of the library.
 
 `dmls validate spec.toml data.csv` runs the checks of admission offline. `dmls schema` prints the JSON schema for
-editors. Keys marked *later* are checked, then rejected as not available yet.
+editors. What is marked *not available yet* is checked, then rejected.
 """
-
-LATER = {
-    "data": ("partition",),
-    "columns": ("weight",),
-    "evaluation": ('split = "time"',),
-    "resources": ("gpus above 1",),
-}
-"""Table -> its keys that are not available yet; an empty tuple stands for the whole table."""
 
 
 def page() -> str:
@@ -74,10 +67,8 @@ def _table(name: str) -> str:
         (f"`{key}`", _kind(field, schema), _default(field, key in schema.get("required", ())), _text(field))
         for key, field in schema["properties"].items()
     ]
-    later = ""
-    if name in LATER:
-        parts = ", ".join(f"`{part}`" if "=" in part else part for part in LATER[name])
-        later = f"\nLater: {parts or 'this whole table'}.\n"
+    missing = ", ".join(setting.name for setting in UNAVAILABLE if setting.table == name)
+    later = f"\nNot available yet: {missing}.\n" if missing else ""
     extra = ""
     if name == "expectations":
         column = schema["$defs"]["ColumnExpectation"]
