@@ -184,8 +184,9 @@ def _problem_of_tree(tree: Any, n_features: int, shape: list[int]) -> str:  # no
         return f"tests a feature outside of the {n_features} that the model has"
     if not np.isin(tests[types == _NUMERICAL], _COMPARISONS).all():
         return "has an unknown comparison"
-    leaves = ~inner if shape != [1, 1] else np.zeros(count, dtype=bool)
-    return _problem_of_lists(tree, "leaf_vector", leaves, shape[1]) or _problem_of_lists(
+    # A leaf with one value has an empty vector; FIL would read one that is not.
+    length = 0 if shape == [1, 1] else shape[1]
+    return _problem_of_lists(tree, "leaf_vector", ~inner, length) or _problem_of_lists(
         tree, "category_list", types == _CATEGORICAL, None
     )
 
@@ -200,4 +201,4 @@ def _problem_of_lists(tree: Any, name: str, used: np.ndarray, length: int | None
     begin, end = begin[used], end[used]
     if (begin < 0).any() or (end < begin).any() or (end > len(tree.get_field(name))).any():
         return f"has a {name} that ends outside of it"
-    return f"has a {name} of another length" if length and (end - begin != length).any() else ""
+    return f"has a {name} of another length" if length is not None and (end - begin != length).any() else ""

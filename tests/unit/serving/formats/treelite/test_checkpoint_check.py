@@ -140,6 +140,20 @@ def test_boosted_trees_pass(tmp_path, kind):
     }
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("leaf_vector_end", 1), ("leaf_vector_end", 10**9), ("leaf_vector_begin", 1)]
+)
+def test_a_vector_at_a_leaf_with_one_value_is_found(tmp_path, field, value):
+    model = boosted("xgboost two")
+    tree = model.get_tree_accessor(2)
+    values = tree.get_field(field).copy()
+    values[-1] = value
+    tree.set_field(field, values)
+    model.serialize(tmp_path / "checkpoint.tl")
+    with pytest.raises(ServingError, match="tree 2 has a leaf_vector"):
+        inspect(str(tmp_path / "checkpoint.tl"))
+
+
 def test_two_targets_are_found(tmp_path):
     from sklearn.ensemble import RandomForestRegressor
 
