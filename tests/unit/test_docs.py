@@ -47,6 +47,16 @@ def test_what_the_reference_calls_not_available_is_refused_as_such(setting):
     assert f"Not available yet: {setting.name}." in (ROOT / "docs/reference/spec.md").read_text()
 
 
+def test_the_releases_of_triton_that_are_named_were_run():
+    ran = re.findall(
+        r"^\| (\d\d\.\d\d), ", (ROOT / "docs/reference/triton-releases.md").read_text(), re.MULTILINE
+    )
+    texts = [path.read_text() for path in [*PAGES, ROOT / "docker-compose.yaml"]]
+    named = {release for text in texts for release in re.findall(r"tritonserver:(\d\d\.\d\d)-py3", text)}
+    assert named
+    assert named <= set(ran)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
