@@ -89,9 +89,10 @@ MINUTES ?= 10
 chaos: setup ## faults on a platform of its own for MINUTES=10: kills, stops, a full disk, lost packets; a ledger shows what was lost
 	$(BIN)/python tests/bench/chaos.py --minutes $(MINUTES)
 
+# Not --quiet: mkdocs counts only warnings that it prints.
 docs: setup ## write the generated reference pages and build the site into build/site, without network
 	@for script in docs/*_reference.py; do $(BIN)/python $$script || exit 1; done
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 sbom: setup ## write the packages of each image as CycloneDX documents into build/sbom
 	@requirements/write_sbom.sh $(BIN)/cyclonedx-py build/sbom airflow mlflow trainer-cpu trainer-gpu

@@ -6,12 +6,17 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from dmls_core.airflow.notifiers import Event
+from dmls_core.data.formats.names import DATA_ENDINGS
 from dmls_core.errors import SpecError
 from dmls_core.models import load_spec
 from dmls_core.models.load import UNAVAILABLE
+from dmls_core.spec.tables import TABLES
+from tests.support import shell
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -72,3 +77,48 @@ def test_anchors_are_headings(page):
             for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
         }
         assert anchor in headings, anchor
+
+
+def first_column(page: str, heading: str) -> set[str]:
+    """Return the names in the first column of the table below a line."""
+    text = (ROOT / page).read_text()
+    table = text[text.index(heading) :].partition("\n| --- ")[2].partition("\n\n")[0]
+    return {name for row in table.splitlines()[1:] for name in re.findall("`([^`]+)`", row.split(" | ")[0])}
+
+
+def listed(page: str, pattern: str) -> set[str]:
+    """Return the names in the part of a page that a group of the pattern matches."""
+    match = re.search(pattern, (ROOT / page).read_text(), re.DOTALL)
+    assert match
+    return set(re.findall("`([^`]+)`", match[1]))
+
+
+def test_every_decision_is_listed():
+    index = (ROOT / "docs/decisions/index.md").read_text()
+    names = {path.name for path in ROOT.glob("docs/decisions/0*.md")}
+    assert set(re.findall(r"\]\((0[^)]+)\)", index)) == names
+
+
+def test_the_events_of_notifiers_are_listed():
+    assert listed("docs/extending/notifiers.md", r"`event` \((.*?)\)") == set(get_args(Event))
+
+
+def test_the_endings_of_data_files_are_listed():
+    endings = {ending for ending in DATA_ENDINGS if ending.count(".") == 1} - {".zip"}
+    assert listed("docs/reference/data-formats.md", r"extension \((.*?)\)") == endings
+
+
+def test_the_strategies_of_a_search_are_listed():
+    strategies = TABLES["search"].model_json_schema()["properties"]["strategy"]["enum"]
+    assert first_column("docs/explanation/search.md", "selects the sampler:") == set(strategies)
+
+
+def test_the_variables_of_the_compose_stack_are_listed():
+    page = (ROOT / "docs/how-to/operate.md").read_text()
+    secrets = set(
+        re.findall(r"[A-Z][A-Z_0-9]+", page[page.index("for name in ") : page.index("docker-compose up")])
+    )
+    required = {name for name, default in shell.compose_variables().items() if not default}
+    assert required <= secrets
+    optional = shell.compose_variables().keys() - required
+    assert first_column("docs/how-to/operate.md", "Optional variables in `.env`:") == optional
