@@ -122,3 +122,28 @@ def test_the_variables_of_the_compose_stack_are_listed():
     assert required <= secrets
     optional = shell.compose_variables().keys() - required
     assert first_column("docs/how-to/operate.md", "Optional variables in `.env`:") == optional
+
+
+DATE = re.compile(r"\b\d{1,2} (?:November|December) 2026|\b2026-\d\d-\d\d")
+
+
+def measured(table: str) -> bool:
+    """Return whether most cells of a table are numbers, some of them fractions."""
+    cells = [cell.strip() for row in table.splitlines()[2:] for cell in row.strip("|").split("|")[1:]]
+    numbers = [cell for cell in cells if re.match(r"[-+*]*\d", cell)]
+    return (
+        len(numbers) * 2 > len([cell for cell in cells if cell]) and sum("." in cell for cell in numbers) > 1
+    )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.parent.name in ("explanation", "how-to", "reference", "docs")],
+    ids=lambda page: page.stem,
+)
+def test_tables_of_figures_name_their_script_and_date(page):
+    for section in re.split(r"^#+ ", page.read_text(), flags=re.MULTILINE):
+        if any(map(measured, re.findall(r"(?:^\|[^\n]*\n)+", section, re.MULTILINE))):
+            heading = section.partition("\n")[0]
+            assert re.search(r"tests/bench/\w+\.py", section), heading
+            assert DATE.search(section), heading
