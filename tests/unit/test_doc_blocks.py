@@ -17,11 +17,13 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import tomli_w
 import yaml
@@ -39,6 +41,7 @@ from tests.services.kubernetes_api import check_manifest
 from tests.support import shell
 from tests.support.pages import ROOT, Block, blocks
 from tests.support.pods import pod_from
+from tests.support.prediction_server import Server
 from tests.support.prometheus_names import unknown_metrics
 
 BLOCKS = list(blocks())
@@ -160,6 +163,18 @@ def run_python(block: Block) -> None:
         exec(compile(block.comments["given"] + "\n" + block.text, str(block), "exec"), {})
 
 
+def check_client(block: Block) -> None:
+    """Run a program that predicts ``frame`` over REST, against a server that adds up each row."""
+    server = Server()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    names: dict[str, Any] = {"frame": pd.DataFrame({"a": [1.0, 2.0]})}
+    try:
+        exec(block.text.replace("https://airflow.example", server.url), names)
+    finally:
+        server.shutdown()
+    assert names["predictions"]["prediction"].tolist() == ["p", "p"]
+
+
 def check_shell(block: Block) -> None:
     assert shell.faults(block.text) == []
 
@@ -224,7 +239,6 @@ LANGUAGES: dict[str, Callable[..., None]] = {
     "dockerfile": check_dockerfile,
     "js": check_javascript,
     "promql": check_promql,
-    "py": check_python,
     "python": check_python,
     "sh": check_shell,
     "shell": check_shell,
@@ -237,6 +251,7 @@ READERS: dict[str, Callable[..., None]] = {
     "bundle entries": check_bundle_entries,
     "bundle kwargs": check_bundle_kwargs,
     "changes of a run": check_run_changes,
+    "client": check_client,
     "helm values": check_helm_values,
     "labels": check_labels,
     "pod template": check_pod_template,
@@ -251,7 +266,7 @@ def checker(block: Block) -> Callable[..., None] | None:
         return check_test
     if "message of" in block.comments:
         return check_message
-    if "given" in block.comments and block.language in ("py", "python"):
+    if "given" in block.comments and block.language == "python":
         return run_python
     return (
         READERS.get(block.comments["check"]) if "check" in block.comments else LANGUAGES.get(block.language)

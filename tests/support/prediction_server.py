@@ -1,0 +1,42 @@
+"""A server of the REST API's predictions that records what it gets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+
+class Server(HTTPServer):
+    """Answers with the sum of each row, or with ``answer``."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.bodies: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.answer: tuple[int, object] | None = None
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+def sums_of(body: str) -> list[dict[str, object]]:
+    rows = csv.DictReader(io.StringIO(body))
+    return [{"prediction": "p", "probability_a,b": sum(float(v or 0) for v in row.values())} for row in rows]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        server: Server = self.server  # type: ignore[assignment]
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        server.bodies.append(body)
+        server.headers.append({**self.headers, "path": self.path})
+        status, answer = server.answer or (200, sums_of(body))
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Location", f"{server.url}/elsewhere")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
