@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
 import sys
+import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import get_args
 
 import pytest
@@ -147,3 +150,48 @@ def test_tables_of_figures_name_their_script_and_date(page):
             heading = section.partition("\n")[0]
             assert re.search(r"tests/bench/\w+\.py", section), heading
             assert DATE.search(section), heading
+
+
+TABLES_OF_MEMBERS = [
+    ("engines", "Subclass `dmls_core.models.engines.Engine`:", "dmls_core.models.engines.Engine"),
+    ("engines", "`fit` returns a `dmls_core", "dmls_core.models.engines.Fitted"),
+    ("runners", "`dmls_core.airflow.runners.TrainerOperator`", "dmls_core.airflow.runners.TrainerOperator"),
+    ("runners", "`dmls_core.airflow.runners.Runner`:", "dmls_core.airflow.runners.Runner"),
+    ("runners", "`start` gets a `Trainer`:", "dmls_core.airflow.runners.Trainer"),
+    ("stores", "Subclass `dmls_core.store.Store`", "dmls_core.store.Store"),
+    ("stores", "### Optional methods", "dmls_core.store.Store"),
+]
+
+
+@pytest.mark.parametrize(("page", "heading", "path"), TABLES_OF_MEMBERS, ids=str)
+def test_members_that_a_guide_lists_are_those_of_the_class(page, heading, path):
+    cls = resolve_name(path)
+    names = set(vars(cls).get("__dataclass_fields__", ()))
+    listed = first_column(f"docs/extending/{page}.md", heading)
+    for entry in listed:
+        name, call, arguments = entry.partition("(")
+        assert name in names or hasattr(cls, name) or name in cls.__annotations__, entry
+        if call:
+            parameters = [one for one in inspect.signature(getattr(cls, name)).parameters if one != "self"]
+            assert arguments.rstrip(")").split(", ") == (parameters or [""]), entry
+    assert names <= listed
+
+
+@pytest.mark.parametrize("page", ["engines", "runners", "stores"])
+def test_a_guide_names_every_abstract_method(page):
+    guide = (ROOT / f"docs/extending/{page}.md").read_text()
+    for path in {path for name, _, path in TABLES_OF_MEMBERS if name == page}:
+        for name in getattr(resolve_name(path), "__abstractmethods__", ()):
+            assert f"`{name}(" in guide, name
+
+
+def test_the_versions_that_the_pages_name_are_the_lowest():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (airflow,) = re.findall(
+        r"apache-airflow>=([\d.]+)", " ".join(project["optional-dependencies"]["airflow"])
+    )
+    pattern = r"Airflow ([\d.]+) or newer|apache/airflow:([\d.]+)|constraints-([\d.]+)\.txt"
+    text = "\n".join(page.read_text() for page in PAGES)
+    assert {version for groups in re.findall(pattern, text) for version in groups if version} == {airflow}
+    python = project["requires-python"].removeprefix(">=")
+    assert set(re.findall(r"Python (3\.\d+) (?:or|and) newer", text)) == {python}
