@@ -39,6 +39,7 @@ from dmls_core.monitoring.delayed_labels import read_labels
 from dmls_core.serving.predict.batch_scoring import TableRequest
 from tests.services.kubernetes_api import check_manifest
 from tests.support import shell
+from tests.support.messages import missing_parts
 from tests.support.pages import ROOT, Block, blocks
 from tests.support.pods import pod_from
 from tests.support.prediction_server import Server
@@ -179,11 +180,16 @@ def check_shell(block: Block) -> None:
     assert shell.faults(block.text) == []
 
 
+PROMPT = re.compile(r"^\$ ((?:.*[\\|]\n)*.*)$", re.MULTILINE)
+
+
 def check_console(block: Block) -> None:
-    """Check the commands behind the prompt; what they print is not run."""
-    lines = re.findall(r"^\$ ((?:.*[\\|]\n)*.*)$", block.text, re.MULTILINE)
+    """Check the commands behind the prompt, and the phrases of what they print."""
+    lines = PROMPT.findall(block.text)
     assert lines
     assert shell.faults("\n".join(lines)) == []
+    printed = PROMPT.sub("", block.text).splitlines()
+    assert {part for line in printed for part in missing_parts(line)} == set()
 
 
 def check_dockerfile(block: Block) -> None:
@@ -300,6 +306,7 @@ def test_a_block_is_what_its_reader_accepts(block, request):
         ("shell", 'eval "$(dmls envs)"\n', {}, "envs"),
         ("shell", 'curl "$DMLS/api/v1/score/shop/churn/file"\n', {}, "no route /score/shop/churn/file"),
         ("console", "$ dmls drift lab/flowers new.csv --outt x\nCOLUMN\n", {}, "--outt"),
+        ("console", "$ dmls jobs\nno such words here\n", {}, "no such words here"),
         ("dockerfile", "FROM nvcr.io/nvidia/tritonserver:25.11-py3\n", {}, "the images use another"),
         ("json", '{"runer": "docker"}', {"check": "bundle kwargs"}, "runer"),
         ("json", '{"spec": {"nodeSelektor": {"a": "b"}}}', {"check": "pod template"}, "nodeSelektor"),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import runpy
 import sys
 import tomllib
-from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import get_args
@@ -22,6 +20,7 @@ from dmls_core.models import load_spec
 from dmls_core.models.load import UNAVAILABLE
 from dmls_core.spec.tables import TABLES
 from tests.support import shell
+from tests.support.messages import missing_parts, parts_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -200,32 +199,11 @@ def test_the_versions_that_the_pages_name_are_the_lowest():
     assert set(re.findall(r"Python (3\.\d+) (?:or|and) newer", text)) == {python}
 
 
-VALUE = re.compile(
-    r"""\.\.\.|'[^']*'|[:;()]|<\w+>|\b[NM]\b|\d+|semicolons|year-first|fields,|found|dmls\.|[\w.-]+\.(?:toml|json|tl|csv)""",
-)
-"""What stands for a value in a message of the page, or separates its parts."""
-
 OF_TRITON = "Stub process 'dmls-shared_0_0' is not healthy"
-
-
-@cache
-def texts_of_the_code() -> str:
-    """Return all strings of the package, those with values in them in pieces."""
-    found = [
-        node.value
-        for path in (ROOT / "dmls_core").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    scripts = [*(ROOT / "dmls_core/web").rglob("*.html"), *(ROOT / "dmls_core/web/static").glob("[a-z]*.js")]
-    found += [path.read_text() for path in scripts]
-    return " ".join("\n".join(found).replace("`", "").split())
 
 
 def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code():
     rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs/how-to/troubleshooting.md").read_text(), re.MULTILINE)
     messages = {message for row in rows for message in re.findall("`([^`]+)`", row)} - {OF_TRITON}
-    parts = {part.strip(" ,") for message in messages for part in VALUE.split(message)}
-    long = {part for part in parts if len(part.split()) >= 3}
-    assert len(long) > 30
-    assert {part for part in long if part not in texts_of_the_code()} == set()
+    assert len({part for message in messages for part in parts_of(message)}) > 30
+    assert {part for message in messages for part in missing_parts(message)} == set()
