@@ -63,7 +63,7 @@ except urllib.error.HTTPError as error:
         raise
 if mode == "succeed":
     put("progress.json", {"state": "searching", "finished": 1, "total": 3, "best": 0.9})
-    time.sleep(1)
+    time.sleep(0.3)
     put("result.json", {"score": 0.95, "metric": "accuracy", "model": "m", "engine": "cpu", "artifacts": []})
 elif mode == "reject":
     put("error.json", {"exit_code": 1, "message": "data.csv: too many rows", "issues": []})

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
 from dmls_core.airflow.runners import gpu_trigger
-from dmls_core.airflow.runners.gpu_placement import GpuSurvey
+from dmls_core.airflow.runners.gpu_placement import PROBE, GpuSurvey
 from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
 from dmls_core.airflow.runners.process import gpus as process_gpus
 from dmls_core.intake import read_status
@@ -49,6 +49,7 @@ def simulate_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch, *gpus: tuple[in
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(process_gpus, "PROBE", PROBE.replace("sleep 0.3", "sleep 0.01"))
     monkeypatch.setattr(process_gpus, "leases_folder", lambda: folder / "leases")
 
 
@@ -102,7 +103,9 @@ class GpuJourney:
 
         async def wait_and_free() -> Any:
             waiting = asyncio.ensure_future(anext(trigger.run()))
-            await asyncio.sleep(2)
+            while GpuTrigger.survey[0] == 0.0:
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(gpu_trigger.PROBE_INTERVAL_SECONDS)
             assert not waiting.done()
             await asyncio.to_thread(runner.stop, running.key)
             return await asyncio.wait_for(waiting, SECONDS)

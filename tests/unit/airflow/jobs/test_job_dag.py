@@ -3,57 +3,44 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-PARSE = """
-import json, socket, sys
-
-def refuse(*args, **kwargs):
-    raise AssertionError("the parse opened a socket")
-
-import airflow  # Airflow itself may look at the machine's name when it starts
-socket.socket = socket.create_connection = socket.getaddrinfo = refuse
-from airflow.dag_processing.dagbag import DagBag
-from airflow.models.serialized_dag import SerializedDagModel
-from airflow.serialization.serialized_objects import DagSerialization
-bag = DagBag(sys.argv[1], bundle_path=sys.argv[1], bundle_name="dmls")
-# Airflow makes a new DAG version when this hash changes.
-hashes = {i: SerializedDagModel.hash(DagSerialization.to_dict(d)) for i, d in bag.dags.items()}
-print(json.dumps({"dags": sorted(hashes), "errors": bag.import_errors, "hashes": hashes}))
-"""
+from tests.support.dag_parsing import parse_dags, parse_dags_offline
 
 SHIPPED = ["dmls.monitor", "dmls.repair", "dmls.score"]
 """DAGs that come with DMLS, beside the intake."""
 
 
-def parse(folder, seed: str = "0", **variables: str) -> dict:
-    """Parse a folder in a process of its own, without sockets."""
-    done = subprocess.run(
-        [sys.executable, "-c", PARSE, str(folder)],
-        env=os.environ | {"PYTHONHASHSEED": seed} | variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+SCHEDULED = b"""
+model = "random-forest-classifier"
+[columns]
+target = "y"
+[data]
+path = "data/{date}.csv"
+[schedule]
+cron = "0 6 * * 1"
+timezone = "Europe/Vienna"
+deadline = 7200
+[owner]
+email = "{{7*7}}@example.com"
+notify = ["email"]
+"""
 
 
 def test_parsing_needs_no_network_and_is_the_same_for_every_hash_seed(accept, bundle):
     for number in range(5):
         accept("lab", f"job{number}")
+    accept("lab", "weekly", spec=SCHEDULED)
     made = bundle()
     made.initialize()
 
-    one, two = parse(made.path, "1"), parse(made.path, "2")
+    here, offline = parse_dags(str(made.path)), parse_dags_offline(str(made.path))
 
-    assert one["dags"] == ["dmls.intake", *(f"dmls.lab.job{n}" for n in range(5)), *SHIPPED]
-    assert one["errors"] == {}
-    assert one["hashes"] == two["hashes"]
+    jobs = [*(f"dmls.lab.job{number}" for number in range(5)), "dmls.lab.weekly"]
+    assert here["dags"] == ["dmls.intake", *jobs, *SHIPPED]
+    assert here["errors"] == {}
+    assert here == offline
 
 
 def test_a_hostile_entry_hides_no_other_dag(accept, bundle):
@@ -66,7 +53,7 @@ def test_a_hostile_entry_hides_no_other_dag(accept, bundle):
     shard["dmls.lab.zoo"] = {"record": {"admitted": "{{ 7 * 7 }}", "team": 3}, "spec": None}
     path.write_text(json.dumps(shard))
 
-    found = parse(made.path)
+    found = parse_dags(str(made.path))
 
     assert found["errors"] == {}
     assert found["dags"] == ["dmls.intake", "dmls.lab.iris", "dmls.lab.zoo", *SHIPPED]
@@ -116,35 +103,6 @@ def test_the_search_waits_in_the_pool_of_its_engine(accept, bundle, engine, gpus
     dag = job_dag.load_shard(str(path))["dmls.lab.iris"]
 
     assert dag.get_task("search").partial_kwargs["pool"] == pool
-
-
-SCHEDULED = b"""
-model = "random-forest-classifier"
-[columns]
-target = "y"
-[data]
-path = "data/{date}.csv"
-[schedule]
-cron = "0 6 * * 1"
-timezone = "Europe/Vienna"
-deadline = 7200
-[owner]
-email = "{{7*7}}@example.com"
-notify = ["email"]
-"""
-
-
-def test_a_scheduled_job_parses_without_network_and_stays_the_same(accept, bundle):
-    accept("lab", "weekly", spec=SCHEDULED)
-    accept("lab", "iris")
-    made = bundle()
-    made.initialize()
-
-    one, two = parse(made.path, "1"), parse(made.path, "2")
-
-    assert one["errors"] == {}
-    assert one["hashes"] == two["hashes"]
-    assert "dmls.lab.weekly" in one["dags"]
 
 
 def test_runs_of_a_scheduled_job_do_not_overlap_and_none_is_made_for_the_past(accept, bundle):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 from contextlib import ExitStack
@@ -46,45 +44,25 @@ def test_a_machine_without_nvidia_smi_says_so(monkeypatch: pytest.MonkeyPatch):
         machine()
 
 
-HOLD = """
-import json, sys
-from contextlib import ExitStack
-from pathlib import Path
-from dmls_core.airflow.runners.process import gpus as gpu_leases
-from dmls_core.airflow.runners.gpu_placement import GpusBusyError, GpuSurvey, ProbedGpu
+def test_a_killed_process_returns_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process_gpus, "leases_folder", lambda: tmp_path)
+    survey = GpuSurvey([ProbedGpu(index, f"GPU-{index}", 0.0, 0, 16 * GIB) for index in range(2)])
 
-gpu_leases.leases_folder = lambda: Path(sys.argv[1])
-gpus = [ProbedGpu(i, f"GPU-{i}", 0.0, 0, 16 << 30) for i in range(2)]
-with ExitStack() as files:
-    try:
-        print(gpu_leases.lease_gpu(GpuSurvey(gpus), 1 << 30, files)[0].index, flush=True)
-    except GpusBusyError:
-        print("busy", flush=True)
-    sys.stdin.read()
-"""
+    def hold() -> tuple[int, subprocess.Popen[bytes]]:
+        with ExitStack() as files:
+            gpu, locks = lease_gpu(survey, GIB, files)
+            return gpu.index, subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=locks)
 
-
-def test_a_killed_process_returns_its_gpu(tmp_path: Path):
-    def hold() -> tuple[subprocess.Popen[str], str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        return process, process.stdout.readline().strip()
-
-    held = [hold() for _ in range(3)]
-    assert sorted(answer for _, answer in held) == ["0", "1", "busy"]
-    killed, gpu = next(entry for entry in held if entry[1] != "busy")
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    again, answer = hold()
-    assert answer == gpu
-    for process, _ in [*held, (again, "")]:
-        process.kill()
-        process.communicate()
+    (first, killed), (second, process) = hold(), hold()
+    assert {first, second} == {0, 1}
+    with pytest.raises(GpusBusyError):
+        hold()
+    killed.kill()
+    killed.communicate()
+    again, other = hold()
+    assert again == first
+    for holder in (process, other):
+        holder.communicate()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dmls_core.airflow.runners import runner
+from dmls_core.airflow.runners.process import runner as process
 from dmls_core.airflow.runners.process.runner import ProcessRunner, trainers_folder
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.testing.runners import RunnerSuite
@@ -22,6 +24,12 @@ class TestProcessRunner(CacheJourney, GpuJourney, RunnerSuite):
         folder = Path(environment["DMLS_CACHE_FOLDER"])
         assert folder.parent == trainers_folder().with_name("dmls-caches")
         return folder.name
+
+    @pytest.fixture(autouse=True)
+    def _short_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(runner, "POLL_SECONDS", 0.1)
+        for name in ("GRACE_SECONDS", "REAP_SECONDS"):  # The suite's programs ignore SIGTERM.
+            monkeypatch.setattr(process, name, 0.3)
 
     @pytest.fixture
     def two_gpus(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
