@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from dmls_core import sandbox
+from tests.support.warm_sandbox import WarmSandbox
+
 HOME = tempfile.mkdtemp(prefix="dmls-airflow-unit-")
 ROOT = str(Path(HOME) / "root")
 ENTRY = {
@@ -48,6 +51,19 @@ def lazy_names_stay_lazy() -> Iterator[None]:
         package = sys.modules.get(name)
         kept = vars(package).keys() & package._MODULES.keys() if package else set()
         assert not kept, f"{name} keeps {', '.join(kept)}: patch the module that defines it"
+
+
+@pytest.fixture(scope="session")
+def _children() -> Iterator[WarmSandbox]:
+    warm = WarmSandbox()
+    yield warm
+    warm.close()
+
+
+@pytest.fixture(autouse=True)
+def warm_sandbox(_children: WarmSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the calls of ``sandbox.run`` of all tests share children."""
+    monkeypatch.setattr(sandbox, "run", _children.run)
 
 
 @pytest.fixture

@@ -24,6 +24,11 @@ ROOT = Path(__file__).parents[2]
 FAST = Limits(seconds=0.5)
 
 
+@pytest.fixture(autouse=True)
+def warm_sandbox() -> None:
+    """Give each call a child of its own."""
+
+
 def test_arguments_and_the_answer_cross_as_json() -> None:
     assert sandbox.run(sandboxed.echo, 1, ["ü\ud800"], {"a": None}) == [1, ["ü\ud800"], {"a": None}]
 
