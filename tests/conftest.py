@@ -13,7 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no defect: what must be quick is measured in CPU time where it is tested.
-settings.register_profile("dmls", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "dmls", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("nightly", settings.get_profile("dmls"), max_examples=300)
 settings.load_profile("dmls")
 
 # A plug-in comes before those that import it, or pytest cannot rewrite its asserts.

@@ -75,6 +75,9 @@ class StoreSuite:
     ROUNDS = 10
     """Repetitions of each race."""
 
+    KEYS = 1050
+    """Objects in a listing: more than the service lists at a time."""
+
     def test_put_then_read(self, store: Store) -> None:
         before = datetime.now(UTC) - timedelta(seconds=5)
         written = store.put("a/b.json", b'{"x": 1}')
@@ -245,7 +248,7 @@ class StoreSuite:
         assert all(store.get(key) == key.encode() for key in keys)
 
     def test_listing_more_than_a_page(self, store: Store) -> None:
-        keys = [f"many/{number:04d}" for number in range(1050)]
+        keys = [f"many/{number:04d}" for number in range(self.KEYS)]
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda key: store.put(key, b"x"), keys))
         assert sorted(info.key for info in store.list("many/")) == keys

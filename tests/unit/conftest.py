@@ -66,6 +66,12 @@ def warm_sandbox(_children: WarmSandbox, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sandbox, "run", _children.run)
 
 
+@pytest.fixture(autouse=True)
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave files in the page cache: a busy disk takes up to a second for each."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A store of its own for each test."""

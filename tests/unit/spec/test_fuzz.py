@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tomli_w
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.errors import SpecError, ValidationIssue
@@ -94,7 +94,6 @@ def test_the_seed_of_mutations_is_valid() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
-@settings(max_examples=400)
 def test_a_spec_with_bytes_changed_cut_and_copied(rnd: random.Random, mutations: int) -> None:
     source = bytearray(FULL)
     for _ in range(mutations):
@@ -163,7 +162,6 @@ TABLE_OF = {
     st.lists(st.sampled_from(sorted(TABLE_OF)), max_size=5, unique=True),
     st.data(),
 )
-@settings(max_examples=300)
 def test_any_structure(model: str | list[str], names: list[str], data: st.DataObject) -> None:
     document = {"model": model, "columns": {"target": "y"}}
     document |= {name: data.draw(TABLE_OF[name]) for name in names}

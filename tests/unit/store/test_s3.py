@@ -73,6 +73,17 @@ def test_erase_deletes_all_versions_of_an_object_and_of_no_other(client: S3Clien
 
 class TestS3Store(StoreSuite):
     ROUNDS = 3
+    KEYS = 60
+
+    @pytest.fixture(autouse=True)
+    def _small_pages(self, client: S3Client) -> Iterator[None]:
+        def limit(params: dict[str, object], **_: object) -> None:
+            params.setdefault("MaxKeys", 50)
+
+        event = "before-parameter-build.s3.ListObjectsV2"
+        client.meta.events.register(event, limit)
+        yield
+        client.meta.events.unregister(event, limit)
 
     @pytest.fixture
     def store(self, store: S3Store) -> Store:

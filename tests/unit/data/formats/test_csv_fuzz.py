@@ -35,7 +35,7 @@ def _read(folder, content: bytes, task, columns=COLUMNS) -> Table | DataError:
         return error
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     hostile,
     st.sampled_from(["a,y\n", "a,b,y\n1,2,x\n2,3,z\n", ""]),
@@ -58,7 +58,7 @@ cells = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(cells, cells, st.sampled_from(["no", "yes", "NA"])), min_size=2, max_size=20))
 def test_as_the_csv_module_reads_it(tmp_path, rows):
     text = io.StringIO()
