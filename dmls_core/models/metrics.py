@@ -180,17 +180,6 @@ def _mean_over_classes(function: Function) -> Function:
     return mean
 
 
-def _log_loss(truth: NDArray[Any], probabilities: NDArray[Any], weights: Weights = None) -> float:
-    import numpy as np
-    from sklearn import metrics
-
-    # float32 probabilities sum to 1 in float32 only.
-    exact = probabilities.astype(np.float64)
-    exact /= exact.sum(axis=1, keepdims=True)
-    labels = np.arange(exact.shape[1])
-    return float(metrics.log_loss(truth, exact, labels=labels, sample_weight=weights))
-
-
 # A search computes its metric hundreds of times on a few rows, where scikit-learn's checks of its arguments
 # take longer than the rest: the most used metrics do without them.
 
@@ -199,6 +188,16 @@ def _accuracy(truth: NDArray[Any], predicted: NDArray[Any], weights: Weights = N
     import numpy as np
 
     return float(np.average(predicted == truth, weights=weights))
+
+
+def _log_loss(truth: NDArray[Any], probabilities: NDArray[Any], weights: Weights = None) -> float:
+    import numpy as np
+
+    # float32 probabilities sum to 1 in float32 only.
+    exact = probabilities.astype(np.float64)
+    right = exact[np.arange(len(truth)), truth] / exact.sum(axis=1)
+    smallest = np.finfo(np.float64).eps
+    return float(-np.average(np.log(np.clip(right, smallest, 1 - smallest)), weights=weights))
 
 
 def _balanced_accuracy(truth: NDArray[Any], predicted: NDArray[Any], weights: Weights = None) -> float:

@@ -10,7 +10,13 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from dmls_core.evaluate import compare, comparison, compute
-from dmls_core.evaluate.comparison import FRESHNESS_NOTES, PAIRED_ROWS, Comparison, score_interval
+from dmls_core.evaluate.comparison import (
+    FRESHNESS_NOTES,
+    MIN_RESAMPLES,
+    PAIRED_ROWS,
+    Comparison,
+    score_interval,
+)
 from dmls_core.models import METRICS
 from dmls_core.models.metrics import metrics_of
 
@@ -147,7 +153,8 @@ def test_of_errors_less_is_better():
     assert found.as_json()["note"] == FRESHNESS_NOTES["some"]
 
 
-def test_every_metric_of_classes_is_compared():
+def test_every_metric_of_classes_is_compared(monkeypatch):
+    monkeypatch.setattr(comparison, "PAIRED_RESAMPLES", MIN_RESAMPLES)
     classes = 3
     truth = np.arange(200) % classes
     champion, challenger = (answers(truth, right, 5, classes) for right in (0.5, 0.95))

@@ -16,7 +16,7 @@ from dmls_core.spec.definitions import Choice, Range
 from dmls_core.training.plan import estimate_largest_fit, sizes_of
 from dmls_core.training.prepared import Prepared
 
-ROWS, TREES = 12_000, 30
+ROWS, TREES = 8_000, 15
 
 
 @pytest.fixture(scope="module")

@@ -187,12 +187,13 @@ def test_a_part_that_points_outside_is_found(trained, tmp_path, field, position,
         inspect(str(tmp_path / "checkpoint.tl"))
 
 
-def test_damage_never_ends_the_caller(trained, tmp_path):
+@pytest.mark.parametrize("files", [8, pytest.param(80, marks=pytest.mark.nightly("each may end a child"))])
+def test_damage_never_ends_the_caller(trained, tmp_path, files):
     """Without a recorded hash, each damaged file is refused, or is a whole model after all."""
     path, content = tmp_path / "checkpoint.tl", (trained / "checkpoint.tl").read_bytes()
     outcomes = set()
     with Worker(Limits(memory=1 << 30, seconds=4, cpu_seconds=4)) as worker:
-        for number in range(40):
+        for number in range(files):
             kind, changed = damaged(content, number)
             path.write_bytes(changed)
             try:
