@@ -72,7 +72,7 @@ def test_a_shift_of_one_standard_deviation_in_one_of_fifty_features_is_found():
 
 
 @pytest.mark.parametrize(
-    "draws", [15, pytest.param(100, marks=pytest.mark.nightly("15 draws take 1 s, 100 take 7 s"))]
+    "draws", [15, pytest.param(100, marks=pytest.mark.nightly("15 draws show the rule, 100 its rate"))]
 )
 @pytest.mark.parametrize("rows", [NEW, 100])
 def test_draws_without_drift_have_no_drift(rows, draws):
