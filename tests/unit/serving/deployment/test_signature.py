@@ -21,7 +21,10 @@ from tests.support.signing_keys import key_pair
 from tests.support.trained_run import trained_run, user_rows
 
 NAME = "lab.iris"
-FLIPS = 1_000
+
+flips = pytest.mark.parametrize(
+    "flips", [100, pytest.param(1_000, marks=pytest.mark.nightly("each bit is checked in 2 ms"))]
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,8 @@ def signed(folder, checkpoint=b"trees", owner=NAME):
     return folder
 
 
-def test_no_single_changed_bit_is_accepted(keys, tmp_path):
+@flips
+def test_no_single_changed_bit_is_accepted(keys, tmp_path, flips):
     folder = toy_model_folder(tmp_path / "model")
     sign(folder, NAME, keys.private)
     known = public_keys(keys.public)
@@ -49,7 +53,7 @@ def test_no_single_changed_bit_is_accepted(keys, tmp_path):
     random.seed(12)
     paths = sorted(folder.iterdir())
     accepted = []
-    for _ in range(FLIPS):
+    for _ in range(flips):
         path = random.choice(paths)
         before = path.read_bytes()
         place = random.randrange(8 * len(before))
@@ -174,7 +178,10 @@ def test_every_step_of_a_deployment_refuses_what_was_not_signed(signing, deploym
     assert repository.serving(NAME) == 1
 
 
-def test_no_single_changed_bit_of_a_stored_version_is_served(signing, deployment, repository, tmp_path):
+@flips
+def test_no_single_changed_bit_of_a_stored_version_is_served(
+    signing, deployment, repository, tmp_path, flips
+):
     """Nor of `dmls.json`, the record of its checksums, which no trainer signs."""
     deployment.deploy(signed(tmp_path / "a"))
     deployment.deploy(signed(tmp_path / "b", b"treeb"))
@@ -182,7 +189,7 @@ def test_no_single_changed_bit_of_a_stored_version_is_served(signing, deployment
     random.seed(16)
     paths = sorted(path for path in (repository.root / NAME / "2").rglob("*") if path.is_file())
     assert "dmls.json" in {path.name for path in paths}
-    for _ in range(FLIPS):
+    for _ in range(flips):
         path = random.choice(paths)
         before = path.read_bytes()
         place = random.randrange(8 * len(before))

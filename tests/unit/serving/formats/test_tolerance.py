@@ -19,8 +19,8 @@ from dmls_core.serving.formats.tolerance import (
 from dmls_core.serving.formats.treelite import checkpoint
 
 RNG = np.random.default_rng(0)
-ROWS = RNG.normal(size=(600, 6)).astype(np.float32)
-CLASSES = np.digitize(ROWS[:, 0] * ROWS[:, 1] + RNG.normal(size=600), [-0.7, 0.7])
+ROWS = RNG.normal(size=(200, 6)).astype(np.float32)
+CLASSES = np.digitize(ROWS[:, 0] * ROWS[:, 1] + RNG.normal(size=200), [-0.7, 0.7])
 SAME = np.zeros((5, 2))
 
 
@@ -76,7 +76,7 @@ def test_thousands_of_trees_agree_with_their_model(kind: str, tmp_path):
         with pytest.raises(ServingError, match="differs from the model"):
             checkpoint.check_parity(own, served)
     served[7] += 4 * tolerance * np.abs(own).max()
-    with pytest.raises(ServingError, match="in 1 of 600 rows; row 7"):
+    with pytest.raises(ServingError, match="in 1 of 200 rows; row 7"):
         checkpoint.check_parity(own, served, tolerance)
 
 
