@@ -15,10 +15,19 @@ from dmls_core.web.app import create_app
 from dmls_core.web.dependencies import signed_in
 
 
-@pytest.fixture
-def app() -> FastAPI:
+@pytest.fixture(scope="session")
+def built_app() -> FastAPI:
     create_auth_manager()
     return create_app()
+
+
+@pytest.fixture
+def app(built_app: FastAPI) -> Iterator[FastAPI]:
+    """Return the app, to which a test may add routes and overrides."""
+    routes = list(built_app.router.routes)
+    yield built_app
+    built_app.router.routes[:] = routes
+    built_app.dependency_overrides.clear()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.api_fastapi.app import create_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.common.db.common import _get_session
@@ -20,7 +19,6 @@ from dmls_core.airflow import auth, settings
 from dmls_core.airflow.api_keys import ApiKey
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.web import dependencies
-from dmls_core.web.app import create_app
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.services import job_index, platform_overview
 from dmls_core.web.services.job_index import IndexSnapshot, JobRow
@@ -42,12 +40,6 @@ NO_JOBS = {
     "GET /static/{name}",
 }
 """Routes without a team that show nothing of a job."""
-
-
-@pytest.fixture(scope="module")
-def app() -> FastAPI:
-    create_auth_manager()
-    return create_app()
 
 
 @pytest.fixture
