@@ -154,7 +154,7 @@ def test_an_answer_to_an_earlier_drop_is_passed_over(dmls, store, files):
         end = time.monotonic() + 120
         while store.head(spec) == first and time.monotonic() < end:  # written last
             time.sleep(0.05)
-        time.sleep(1)
+        time.sleep(0.3)
         finish(store, "sea", "tides", "deployed", "the second")
 
     platform = threading.Thread(target=finish_second)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmls_core.models import CATALOGUE, METRICS
-from dmls_core.models.catalogue import load_engine
-from dmls_core.models.metrics import scorer
-from dmls_core.search.task import SearchTask, make_folds
+from dmls_core.models import METRICS
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.training import compact
+from tests.support.search_task import search_task
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(600, 4)).astype(np.float32)
@@ -30,24 +28,11 @@ def target(rows, classes):
 
 def fitted(name, classes, rows=600, **params):
     """Return the task of a model, the model, and the params that it was fitted with."""
-    model, engine = CATALOGUE[name], load_engine("cpu", name)
     features, truth = FEATURES[:rows], target(FEATURES[:rows], classes)
     metric = "accuracy" if classes else "r2"
-    task = SearchTask(
-        model=model,
-        engine=engine,
-        features=features,
-        target=truth,
-        truth=truth,
-        n_classes=classes,
-        folds=make_folds(truth, 3, n_classes=classes, seed=0),
-        score=scorer(metric),
-        direction=METRICS[metric].direction,
-        seed=0,
-        threads=1,
-    )
+    task = search_task(name, features, truth, classes, metric)
     params = {"n_estimators": 60, **params}
-    found = engine.fit(model, params, features, truth, n_classes=classes, seed=0, threads=1)
+    found = task.engine.fit(task.model, params, features, truth, n_classes=classes, seed=0, threads=1)
     return task, found, params, metric
 
 

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import DataError
-from dmls_core.models import CATALOGUE, METRICS
-from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import Fitted
 from dmls_core.models.metrics import scorer
-from dmls_core.search.task import SearchOutcome, SearchTask, make_folds
+from dmls_core.search.task import SearchOutcome, SearchTask
 from dmls_core.search.trial import Trial
 from dmls_core.serving.formats.treelite.forest_size import visited_nodes
 from dmls_core.training import TrainRequest, ensemble, train
 from dmls_core.training.ensemble_selection import OutOfSample, cross_fit, select_weights
 from dmls_core.training.pipeline import combine_trials
+from tests.support.search_task import search_task
 
 RNG = np.random.default_rng(0)
 
@@ -106,19 +105,7 @@ def task_of(name, classes, rows=400, metric=""):
     x = np.random.default_rng(1).normal(size=(rows, 5)).astype(np.float32)
     value = x[:, 0] + x[:, 1] * x[:, 2] + np.random.default_rng(2).normal(size=rows)
     y = value.astype(np.float64) if not classes else np.digitize(value, [-0.5, 0.5]).astype(np.int32)
-    return SearchTask(
-        model=CATALOGUE[name],
-        engine=load_engine("cpu", name),
-        features=x,
-        target=y,
-        truth=y,
-        n_classes=classes,
-        folds=make_folds(y, 3, n_classes=classes, seed=0),
-        score=scorer(metric or METRIC[classes]),
-        direction=METRICS[metric or METRIC[classes]].direction,
-        seed=0,
-        threads=1,
-    )
+    return search_task(name, x, y, classes, metric or METRIC[classes])
 
 
 def outcome_of(task, settings, state="complete", **fixed):

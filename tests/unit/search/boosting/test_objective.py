@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
-from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
-from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.xgboost import XGBoostEngine
 from dmls_core.search.boosting import shrinkage
 from dmls_core.search.boosting.learning_curve import (
@@ -28,9 +26,10 @@ from dmls_core.search.boosting.objective import KEPT, BinnedFolds, BoostingObjec
 from dmls_core.search.boosting.shrinkage import Shrinkage
 from dmls_core.search.optimize import search
 from dmls_core.search.strategies.strategies import make_candidate
-from dmls_core.search.task import SearchTask, Space, make_folds
+from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range
+from tests.support.search_task import search_task
 
 FAMILIES = ["xgboost", "lightgbm"]
 ROUNDS = Range(min=5, max=40)
@@ -52,22 +51,8 @@ def make_task(family: str, classes: int = 2, metric: str = "", **changes: Any) -
     features[generator.random(features.shape) < 0.05] = np.nan
     cuts = np.quantile(value, np.arange(1, classes) / classes) if classes else []
     target = np.digitize(value, cuts).astype(np.int32) if classes else value
-    model = CATALOGUE[f"{family}-{'classifier' if classes else 'regressor'}"]
-    metric = metric or model.default_metric
-    task = SearchTask(
-        model=model,
-        engine=load_engine("cpu", model.name),
-        features=features,
-        target=target,
-        truth=target,
-        n_classes=classes,
-        folds=make_folds(target, 3, n_classes=classes, seed=0),
-        score=scorer(metric),
-        direction=METRICS[metric].direction,
-        seed=0,
-        threads=1,
-    )
-    return replace(task, **changes)
+    name = f"{family}-{'classifier' if classes else 'regressor'}"
+    return replace(search_task(name, features, target, classes, metric), **changes)
 
 
 def evaluate(task: SearchTask, params: dict[str, Any], space: Space = SPACE, **options: Any) -> Trial | None:

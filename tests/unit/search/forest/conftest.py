@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dmls_core.evaluate import scorer
-from dmls_core.models import CATALOGUE, METRICS
-from dmls_core.models.catalogue import load_engine
+from dmls_core.models import CATALOGUE
 from dmls_core.search.optimize import search as find
 from dmls_core.search.strategies.strategies import make_candidate
-from dmls_core.search.task import SearchTask, Space, make_folds
+from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range
+from tests.support.search_task import search_task
 
 CLASSIFIER = "random-forest-classifier"
 REGRESSOR = "random-forest-regressor"
@@ -36,28 +35,14 @@ def make_task(
     seed: int = 0,
 ) -> SearchTask:
     """A target that follows the first two columns, with noise."""
-    definition = CATALOGUE[model]
     rng = np.random.default_rng(1)
     x = rng.normal(size=(rows, columns)).astype(np.float32)
     signal = x[:, 0] + x[:, min(1, columns - 1)] ** 2 + rng.normal(scale=0.5, size=rows)
-    if definition.task == "regression":
+    if CATALOGUE[model].task == "regression":
         y, classes = signal.astype(np.float64) + 10, 0
     else:
         y = np.digitize(signal, np.quantile(signal, np.arange(1, classes) / classes)).astype(np.int32)
-    metric = metric or definition.default_metric
-    return SearchTask(
-        model=definition,
-        engine=load_engine("cpu", definition.name),
-        features=x,
-        target=y,
-        truth=y,
-        n_classes=classes,
-        folds=make_folds(y, 3, n_classes=classes, seed=seed),
-        score=scorer(metric),
-        direction=METRICS[metric].direction,
-        seed=seed,
-        threads=1,
-    )
+    return search_task(model, x, y, classes, metric, seed)
 
 
 def search(task: SearchTask, space: dict | None = None, n_trials: int = 8, **options: Any):
