@@ -10,8 +10,8 @@ from typing import Any
 from dmls_core import sandbox
 from dmls_core.sandbox import Limits, Worker
 
-MOST = 4
-"""Children at a time."""
+MOST = 2
+"""Children at a time: they stay until the last test, and may hold 200 MB each."""
 
 
 class WarmSandbox:
