@@ -29,7 +29,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     runner = SimpleNamespace(survey_gpus=survey_gpus)
     monkeypatch.setattr(gpu_trigger, "load_runner", lambda _: runner)
     monkeypatch.setattr(gpu_trigger, "airflow_settings", lambda: None)
-    monkeypatch.setattr(gpu_trigger, "PROBE_INTERVAL_SECONDS", 0.2)
+    monkeypatch.setattr(gpu_trigger, "PROBE_INTERVAL_SECONDS", 0.1)
     monkeypatch.setattr(GpuTrigger, "waiting", set())
     monkeypatch.setattr(GpuTrigger, "survey", (0.0, GpuSurvey()))
     monkeypatch.setattr(GpuTrigger, "surveying", asyncio.Lock())
@@ -47,7 +47,10 @@ def test_a_free_gpu_resumes_the_task_that_waits_longest(machine: SimpleNamespace
         seen = []
         for gpus in ([], [gpu(0, used=16)], [gpu(0)], [gpu(0), gpu(1)]):
             machine.gpus = gpus
-            await asyncio.sleep(0.8)
+            surveys = machine.surveys
+            while machine.surveys < surveys + 4:
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
             seen.append({since for since, end in ends.items() if end.done()})
         for end in ends.values():
             end.cancel()
@@ -63,7 +66,7 @@ def test_one_survey_serves_all_that_wait(machine: SimpleNamespace):
 
     async def play() -> None:
         ends = [asyncio.ensure_future(anext(GpuTrigger(GIB, since, "waits").run())) for since in range(1, 30)]
-        await asyncio.sleep(0.9)
+        await asyncio.sleep(0.45)
         for end in ends:
             end.cancel()
         await asyncio.gather(*ends, return_exceptions=True)
