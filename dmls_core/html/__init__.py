@@ -1,4 +1,4 @@
-"""The HTML that DMLS writes: one Jinja2 environment for reports, model cards, monitor pages and the web app.
+"""The HTML and the charts that DMLS writes: for reports, model cards, monitor pages and the web app.
 
 Pages written by ``render_page`` are single files: styles and scripts are inside them, and a content security
 policy blocks everything else. All values are escaped. Jinja2 is imported when the first page is rendered.
@@ -19,9 +19,20 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-__all__ = ["Matrix", "Table", "create_environment", "render_fragment", "render_page", "template_source"]
+__all__ = [
+    "STATIC",
+    "Matrix",
+    "Table",
+    "chart_scripts",
+    "create_environment",
+    "render_fragment",
+    "render_page",
+]
 
 TEMPLATES = Path(__file__).parent / "templates"
+
+STATIC = Path(__file__).parent / "static"
+"""Scripts that draw charts; a report has them inlined, and the web app serves them."""
 
 
 def create_environment(*folders: Path) -> Environment:
@@ -40,6 +51,8 @@ def create_environment(*folders: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # The order of names is that of the data. A number that JSON lacks is an error.
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters |= {
         "brief": formats.brief,
         "cell": formats.cell,
@@ -78,9 +91,9 @@ def render_fragment(template: str, **values: object) -> str:
 
 
 @cache
-def template_source(name: str) -> str:
-    """Return the text of a file in the template folder, such as a script."""
-    return (TEMPLATES / name).read_text(encoding="utf-8")
+def chart_scripts() -> tuple[str, ...]:
+    """Return the scripts of a page with charts (``chart`` of ``components.html``)."""
+    return tuple((STATIC / name).read_text(encoding="utf-8") for name in ("echarts.js", "charts.js"))
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -89,6 +102,5 @@ def _policy(scripts: Sequence[str]) -> str:
     if scripts:
         digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
         hashes = " ".join(f"'sha256-{b64encode(digest).decode()}'" for digest in digests)
-        # Plotly writes the image of a figure to a data or blob address.
-        allowed = f"script-src {hashes}; img-src data: blob:; "
+        allowed = f"script-src {hashes}; "
     return f"default-src 'none'; {allowed}style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -1,11 +1,23 @@
-"""The order of trials, the same on the page and in the report."""
+"""The order and the history of trials, the same on the page and in the report."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dmls_core.html.formats import brief, shorten
+
 Trial = Mapping[str, Any]
+
+MAX_POINTS = 2_000
+"""Complete trials in a history, and pruned ones, at most."""
+
+MAX_SETTINGS = 6
+"""Hyperparameters in a tooltip at most."""
+
+SETTING_LENGTH = 60
+"""Characters of a hyperparameter in a tooltip at most."""
 
 
 def rank_trials(trials: Sequence[Trial], direction: str) -> list[Trial]:
@@ -32,3 +44,34 @@ def _step_score(trial: Trial) -> float | None:
     steps = trial.get("intermediate_values")
     score: float | None = steps[-1] if steps else trial.get("step_score")
     return score
+
+
+def score_history(trials: Sequence[Trial], metric: str, direction: str) -> dict[str, Any] | None:
+    """Return the values of the chart ``history``; ``None`` without two trials that have a score.
+
+    The score of a pruned trial is not comparable: only complete ones can be the best so far.
+    """
+    scored = [trial for trial in trials if trial.get("value") is not None]
+    if len(scored) < 2:
+        return None
+    complete = [trial for trial in scored if trial.get("state") != "pruned"]
+    pruned = [trial for trial in scored if trial.get("state") == "pruned"]
+    best: list[float] = []
+    better = max if direction == "maximize" else min
+    for trial in complete:
+        best.append(better(best[-1], trial["value"]) if best else trial["value"])
+    step = max(1, math.ceil(len(complete) / MAX_POINTS))
+    drawn = [at for at in range(len(complete)) if at % step == 0 or (at and best[at] != best[at - 1])]
+    return {
+        "metric": metric,
+        "complete": [_point(complete[at]) for at in drawn],
+        "pruned": list(map(_point, pruned[:: max(1, math.ceil(len(pruned) / MAX_POINTS))])),
+        "best": [[complete[at]["number"], best[at]] for at in drawn],
+    }
+
+
+def _point(trial: Trial) -> tuple[int, float, list[str]]:
+    """Return a trial's number, its score, and its hyperparameters as the lines of a tooltip."""
+    settings = list((trial.get("params") or {}).items())[:MAX_SETTINGS]
+    lines = [f"{name} {brief(value) if isinstance(value, float) else value}" for name, value in settings]
+    return trial["number"], trial["value"], [shorten(line, SETTING_LENGTH) for line in lines]

@@ -14,7 +14,7 @@ from dmls_core.airflow.auth import DagAccessEntity, may_view_connections
 from dmls_core.airflow.database import Session, SessionDep, team_dags
 from dmls_core.airflow.operations.capacity import plan_platform
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.html.leaderboard import rank_trials
+from dmls_core.html.leaderboard import rank_trials, score_history
 from dmls_core.models.metrics import METRICS
 from dmls_core.monitoring.capacity import describe_plan
 from dmls_core.store import layout
@@ -32,7 +32,6 @@ from dmls_core.web.dependencies import (
     may_change_team,
 )
 from dmls_core.web.services import open_store
-from dmls_core.web.services.charts import trial_chart
 from dmls_core.web.services.job_details import (
     JobDetails,
     describe_event,
@@ -46,7 +45,7 @@ from dmls_core.web.services.result_view import NO_INSIGHT, describe_result
 from dmls_core.web.services.run_comparison import compare_runs
 from dmls_core.web.services.runs import MAX_RUNS, RunDetails, read_run_details, read_runs
 from dmls_core.web.services.scored_files import list_scored_files
-from dmls_core.web.templating import STATIC, base_path, render
+from dmls_core.web.templating import base_path, render, static_files
 
 router = APIRouter()
 
@@ -253,7 +252,7 @@ def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
         "metric_description": METRICS[metric].description if metric in METRICS else "",
         "steps": [(task, state_of(task)) for task in TaskId],
         "trials": rank_trials(view.trials, direction)[:MAX_TRIALS],
-        "chart": trial_chart(view.trials, direction),
+        "history": score_history(view.trials, metric, direction),
         "live": view.run.state in {"queued", "running"},
         "parameters": sorted({name for trial in view.trials for name in trial.get("params") or {}}),
     }
@@ -324,11 +323,11 @@ def api_page(request: Request, document: OpenApi) -> HTMLResponse:
 @router.get("/static/{name}")
 def static_file(name: str, request: Request) -> FileResponse:
     """Return a static file; browsers may cache it if the URL contains its hash."""
-    found = {path.name: path for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}.get(name)
-    if found is None:
+    path = static_files().get(name)
+    if path is None or path.suffix not in MEDIA_TYPES:
         raise HTTPException(404, f"there is no file {name}")
     if name in ICONS:
         # Airflow's page loads the icon: the rows are in memory when a user opens the Jobs page.
         job_index().start()
     cache = "private, max-age=31536000, immutable" if request.url.query else "no-cache"
-    return FileResponse(found, media_type=MEDIA_TYPES[found.suffix], headers={"Cache-Control": cache})
+    return FileResponse(path, media_type=MEDIA_TYPES[path.suffix], headers={"Cache-Control": cache})

@@ -13,6 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
+from dmls_core.html import STATIC as CHARTS
 from dmls_core.html import create_environment
 from dmls_core.html.formats import ago, brief, decimals, duration, file_size
 from dmls_core.web.services.charts import sparkline
@@ -56,9 +57,14 @@ def base_path(request: Request) -> str:
     return path
 
 
+def static_files() -> dict[str, Path]:
+    """Return the app's static files, and those that draw charts, by name."""
+    return {path.name: path for folder in (CHARTS, STATIC) for path in folder.iterdir()}
+
+
 def _digest(name: str) -> str:
     """Return a hash of a static file, so that browsers can cache it under its URL."""
-    return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return hashlib.sha256(static_files()[name].read_bytes()).hexdigest()[:12]
 
 
 STATE_KINDS = {

@@ -8,8 +8,8 @@ from typing import Any
 from dmls_core.data.split.description import describe_split
 from dmls_core.evaluate.diagnostics import Diagnostics
 from dmls_core.evaluate.report import model_section, search_section
-from dmls_core.evaluate.report.figures import Figure, Figures, Trace
-from dmls_core.html import Table, render_page
+from dmls_core.evaluate.report.figures import Figure
+from dmls_core.html import Table, chart_scripts, render_page
 from dmls_core.html.formats import Formatted, describe_ensemble, number, setting, shorten
 
 FEATURES_LENGTH = 400
@@ -26,7 +26,7 @@ def render_report(
 
     ``artifacts`` may still be missing in ``result``; the trials are ordered by number.
     """
-    figures, comparison = Figures(), result.get("comparison")
+    comparison = result.get("comparison")
     return render_page(
         "report.html",
         f"{result['team']}/{result['job']}",
@@ -35,13 +35,12 @@ def render_report(
         facts=_facts(result),
         warnings=result.get("warnings") or (),
         asked=_asked(spec, result),
-        search=search_section.content(figures, result, spec, trials),
-        model=model_section.content(figures, result, diagnostics, spec["columns"]["target"]),
-        comparison=_comparison(figures, comparison) if comparison else None,
-        features=model_section.feature_content(figures, result, diagnostics),
+        search=search_section.content(result, spec, trials),
+        model=model_section.content(result, diagnostics, spec["columns"]["target"]),
+        comparison=_comparison(comparison) if comparison else None,
+        features=model_section.feature_content(result, diagnostics),
         details=_details(result),
-        figures=figures.as_json(),
-        scripts=figures.scripts(),
+        scripts=chart_scripts(),
     )
 
 
@@ -115,7 +114,7 @@ def _space(space: Mapping[str, Any]) -> str:
     return text + (" (log scale)" if space.get("log") else "")
 
 
-def _comparison(figures: Figures, comparison: Mapping[str, Any]) -> dict[str, Any]:
+def _comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section on champion and challenger: ``comparison`` of ``result.json``, table and figure."""
     if not comparison["comparable"]:
         return {"comparison": comparison, "table": None, "figure": None}
@@ -133,46 +132,24 @@ def _comparison(figures: Figures, comparison: Mapping[str, Any]) -> dict[str, An
     return {
         "comparison": comparison,
         "table": Table(["", "value"], rows),
-        "figure": _improvement_figure(figures, comparison),
+        "figure": _improvement_figure(comparison),
     }
 
 
-def _improvement_figure(figures: Figures, comparison: Mapping[str, Any]) -> Figure:
-    low, high = comparison["interval"]
-    found, margin = comparison["difference"], comparison["min_improvement"]
-    point: Trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [found],
-        "y": [0],
-        "marker": {"color": "@accent", "size": 10},
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [max(0.0, high - found)],
-            "arrayminus": [max(0.0, found - low)],
-            "thickness": 2,
-        },
-        "hovertemplate": "%{x:.4g}<extra></extra>",
+def _improvement_figure(comparison: Mapping[str, Any]) -> Figure:
+    values = {
+        "difference": comparison["difference"],
+        "interval": comparison["interval"],
+        "margin": comparison["min_improvement"],
+        "metric": comparison["metric"],
     }
-    line: Trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [margin, margin],
-        "y": [-1, 1],
-        "line": {"dash": "dot"},
-        "hovertemplate": f"min_improvement: {margin:g}<extra></extra>",
-    }
-    return figures.add(
+    return Figure(
         "Improvement over the champion",
         "The point is the difference on the same rows, the bar its 95 % interval (paired bootstrap). The "
-        "dotted line is [deploy] min_improvement.",
-        [line, point],
-        {
-            "xaxis": {"title": {"text": f"improvement of {comparison['metric']}"}},
-            "yaxis": {"visible": False, "range": [-1, 1], "fixedrange": True},
-        },
-        height=200,
+        "dashed line is [deploy] min_improvement.",
+        "improvement",
+        values,
+        height=160,
     )
 
 

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.evaluate.report.comparable_trials import LENGTH
-from dmls_core.evaluate.report.figures import Figure, Figures, Scale, Trace, bar_figure, label, setting_text
+from dmls_core.evaluate.report.figures import Figure, bar_figure, label
 from dmls_core.html.formats import shorten
+from dmls_core.html.leaderboard import score_history
 
 TrialData = Mapping[str, Any]
 
 MAX_POINTS = 2_000
-"""Trials in a figure at most."""
+"""Dots in all slices at most."""
 
 MAX_LINES = 250
 """Trials in the parallel coordinates at most."""
@@ -27,107 +28,21 @@ MAX_AXES = 10
 MAX_LEVELS = 60
 """Values on an axis of the score map at most."""
 
-SHADES = ("#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#c9cf2f")
-"""From the worst trials to the best."""
 
-MAP_SHADES = ("#46327e", "#365c8d", "#277f8e", "#1fa187", "#c9cf2f")
-"""From the worst scores to the best."""
-
-
-def history(figures: Figures, trials: Sequence[TrialData], metric: str, direction: str) -> Figure:
-    """Draw the score of each trial and the best score so far.
-
-    The score of a pruned trial is not comparable: its dot is below the scores of the complete ones.
-    """
-    scored = [trial for trial in trials if trial["value"] is not None]
-    best: list[float] = []
-    better = max if direction == "maximize" else min
-    complete = [trial for trial in scored if trial.get("state") != "pruned"]
-    for trial in complete:
-        best.append(better(best[-1], trial["value"]) if best else trial["value"])
-    every = max(1, math.ceil(len(complete) / MAX_POINTS))
-    kept = [at for at in range(len(complete)) if at % every == 0 or (at and best[at] != best[at - 1])]
-    pruned = [trial for trial in scored if trial.get("state") == "pruned"]
-    pruned = pruned[:: max(1, math.ceil(len(pruned) / MAX_POINTS))]
-    traces = [
-        _dots("complete", [complete[at] for at in kept], {"color": "@accent", "size": 7, "opacity": 0.75})
-    ]
+def history(trials: Sequence[TrialData], metric: str, direction: str) -> Figure | None:
+    """Draw the score of each trial and the best score so far; ``None`` for a single trial."""
+    values = score_history(trials, metric, direction)
+    if values is None:
+        return None
     text = "In the order in which they were suggested"
-    if len(complete) > 1:
-        line = {"shape": "hv", "color": "@second", "width": 2}
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "best so far",
-                "x": [complete[at]["number"] for at in kept],
-                "y": [best[at] for at in kept],
-                "line": line,
-                "hoverinfo": "skip",
-            }
-        )
+    if len(values["complete"]) > 1:
         text += "; the line is the best so far"
-    shown = complete or scored
-    if pruned:
-        style = {"color": "@muted", "size": 6, "symbol": "circle-open"}
-        dots = _dots("pruned", pruned, style)
-        if complete:
-            text += "; pruned trials are below, as their scores are not comparable"
-            dots |= {"y": [_below(complete)] * len(pruned), "hovertemplate": PRUNED}
-        traces.insert(0, dots)
-    return figures.add(
-        "Score of each trial",
-        f"{text}.",
-        traces,
-        {
-            "xaxis": {"title": {"text": "trial"}, "tickformat": "d", "nticks": min(12, len(scored) + 1)},
-            "yaxis": _scores(metric, shown),
-            "showlegend": True,
-            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        },
-    )
-
-
-PRUNED = "trial %{x}: pruned<br>%{text}<extra></extra>"
-
-
-def _below(trials: Sequence[TrialData]) -> float:
-    """Return a place on the axis of the scores that is below all of them."""
-    values = [trial["value"] for trial in trials]
-    span = max(values) - min(values)
-    return float(min(values) - (0.12 * span or abs(values[0]) * 0.04 or 0.8))
-
-
-def _scores(metric: str, trials: Sequence[TrialData]) -> dict[str, Any]:
-    """Return the axis of the scores; if all are equal, Plotly's own would begin at 0."""
-    values = [trial["value"] for trial in trials]
-    axis: dict[str, Any] = {"title": {"text": label(metric)}, "nticks": 6}
-    if min(values) == max(values):
-        margin = abs(values[0]) * 0.05 or 1
-        axis["range"] = [values[0] - margin, values[0] + margin]
-    return axis
-
-
-def _dots(name: str, trials: Sequence[TrialData], marker: Mapping[str, Any]) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": [trial["number"] for trial in trials],
-        "y": [trial["value"] for trial in trials],
-        "text": [_settings(trial) for trial in trials],
-        "marker": dict(marker),
-        "hovertemplate": "trial %{x}: %{y:.5g}<br>%{text}<extra></extra>",
-    }
-
-
-def _settings(trial: TrialData) -> str:
-    shown = list(trial["params"].items())[:6]
-    return "<br>".join(f"{label(name)} {label(setting_text(value))}" for name, value in shown)
+    if values["pruned"] and values["complete"]:
+        text += "; pruned trials are below, as their scores are not comparable"
+    return Figure("Score of each trial", f"{text}.", "history", values)
 
 
 def parallel(
-    figures: Figures,
     trials: Sequence[TrialData],
     names: Sequence[str],
     logs: frozenset[str],
@@ -136,123 +51,79 @@ def parallel(
     *,
     note: str = "",
 ) -> Figure:
-    """Draw each trial as a line across its hyperparameters to its score; better trials are brighter.
-
-    Lines of a shade are one trace with gaps: Plotly's parallel coordinates compile scripts at run time, which
-    the page's policy forbids.
-    """
+    """Draw each trial as a line across its hyperparameters to its score; better trials are brighter."""
     names = names[:MAX_AXES]
-    ordered = sorted(trials, key=lambda trial: trial["value"], reverse=direction != "maximize")
-    # The best trials are all shown, and a sample of the rest.
-    rest = ordered[: -MAX_LINES // 2]
+    ordered = sorted(trials, key=lambda trial: trial["value"], reverse=direction == "maximize")
     if len(ordered) > MAX_LINES:
-        ordered = rest[:: math.ceil(len(rest) / (MAX_LINES // 2))] + ordered[-MAX_LINES // 2 :]
-    scales = {name: Scale([trial["params"][name] for trial in ordered], log=name in logs) for name in names}
-    score = Scale([trial["value"] for trial in ordered], log=False)
-    traces: list[Trace] = []
-    for shade, color in enumerate(SHADES):
-        first, last = (len(ordered) * edge // len(SHADES) for edge in (shade, shade + 1))
-        x: list[float | None] = []
-        y: list[float | None] = []
-        for trial in ordered[first:last]:
-            x += [*range(len(names) + 1), None]
-            y += [*(scales[name](trial["params"][name]) for name in names), score(trial["value"]), None]
-        if x:
-            line = {"color": color, "width": 2 if shade == len(SHADES) - 1 else 1}
-            traces.append(_line(x, y, line, 0.35 + 0.1 * shade))
-    for at, scale in enumerate([*scales.values(), score]):
-        traces.append(_ticks(at, scale))
-    return figures.add(
+        # The best trials are all shown, and a sample of the rest.
+        rest = ordered[MAX_LINES // 2 :]
+        ordered = ordered[: MAX_LINES // 2] + rest[:: math.ceil(len(rest) / (MAX_LINES // 2))]
+    values = {
+        "names": names,
+        "logs": sorted(logs),
+        "metric": metric,
+        "best": ordered[0]["number"],
+        "trials": [
+            {
+                "number": trial["number"],
+                "value": trial["value"],
+                "params": {name: trial["params"][name] for name in names},
+            }
+            for trial in ordered
+        ],
+    }
+    return Figure(
         "Hyperparameters and scores",
-        f"Each line is a trial, from its hyperparameters to its {metric}; bright lines are the best."
+        f"Each line is a trial, from its hyperparameters to its {metric}: the brighter, the better; the best "
+        "one is green. Drag along an axis to select trials; click the axis to clear."
         + (f" Trials are compared {note}." if note else ""),
-        traces,
-        {
-            "xaxis": {
-                "tickvals": list(range(len(names) + 1)),
-                "ticktext": [*map(label, names), f"<b>{label(metric)}</b>"],
-                "side": "top",
-                "showgrid": False,
-                "zeroline": False,
-                "range": [-0.4, len(names) + 0.7],
-                "fixedrange": True,
-            },
-            "yaxis": {"visible": False, "range": [-0.06, 1.06], "fixedrange": True},
-            "margin": {"l": 40, "r": 12, "t": 40, "b": 12},
-        },
+        "parallel",
+        values,
         height=360,
         wide=len(names) > 3,
     )
 
 
-def _line(x: list[float | None], y: list[float | None], line: Mapping[str, Any], opacity: float) -> Trace:
-    return {
-        "type": "scatter", "mode": "lines", "x": x, "y": y, "line": dict(line), "opacity": round(opacity, 2),
-        "hoverinfo": "skip",
-    }  # fmt: skip
-
-
-def _ticks(at: int, scale: Scale) -> Trace:
-    shown = scale.ticks()
-    return {
-        "type": "scatter",
-        "mode": "lines+markers+text",
-        "x": [at] * len(shown),
-        "y": [place for place, _ in shown],
-        "text": [f" {label(text)}" for _, text in shown],
-        "textposition": "middle right",
-        "line": {"color": "@muted", "width": 1},
-        "marker": {"color": "@muted", "size": 5},
-        "hoverinfo": "skip",
-    }
-
-
 def slices(
-    figures: Figures, trials: Sequence[TrialData], names: Sequence[str], logs: frozenset[str], metric: str
+    trials: Sequence[TrialData], names: Sequence[str], logs: frozenset[str], metric: str
 ) -> list[Figure]:
     """Draw, for each hyperparameter, the scores of the trials against its values."""
     drawn = trials[:: max(1, math.ceil(len(trials) / (MAX_POINTS // max(1, len(names)))))]
-    found = []
-    for name in names[:MAX_AXES]:
-        values = [trial["params"][name] for trial in drawn]
-        scale = Scale(values, log=name in logs)
-        axis: dict[str, Any] = {"type": "log" if scale.log else "linear"}
-        if scale.numbers:
-            ends = [f"{end:.3g}" if isinstance(end, float) else str(end) for end in scale.ends()]
-            axis |= {"tickvals": scale.ends(), "ticktext": ends}
-        if scale.words:
-            values = [label(shorten(value, 12)) for value in values]
-            order = [label(shorten(word, 12)) for word in scale.words]
-            axis = {"type": "category", "tickangle": 0, "categoryorder": "array", "categoryarray": order}
-        dots = {
-            "type": "scatter",
-            "mode": "markers",
-            "x": values,
-            "y": [trial["value"] for trial in drawn],
-            "marker": {"color": "@accent", "size": 6, "opacity": 0.6},
-            "hovertemplate": "%{x}: %{y:.5g}<extra></extra>",
-        }
-        layout = {"xaxis": axis, "yaxis": _scores(metric, drawn)}
-        found.append(figures.add(name, "", [dots], layout, height=200))
-    return found
+    scores = [trial["value"] for trial in drawn]
+    return [
+        Figure(
+            name,
+            "",
+            "slice",
+            {
+                "values": [_short_word(trial["params"][name]) for trial in drawn],
+                "scores": scores,
+                "log": name in logs,
+                "metric": metric,
+            },
+            height=200,
+        )
+        for name in names[:MAX_AXES]
+    ]
 
 
-def importances(figures: Figures, shares: Mapping[str, float], note: str = "") -> Figure:
+def _short_word(value: object) -> object:
+    return shorten(value, 12) if isinstance(value, str) else value
+
+
+def importances(shares: Mapping[str, float], note: str = "") -> Figure:
     """Draw the importance of each hyperparameter; the note says how trials are compared."""
     return bar_figure(
-        figures,
         "Importance of hyperparameters",
         "Share of the difference between the best trials and all trials that each hyperparameter explains "
         "(PED-ANOVA)." + (f" Trials are compared {note}." if note else ""),
         shares,
         "share",
-        tick_format=".0%",
+        percentages=True,
     )
 
 
-def surface(
-    figures: Figures, trial: Mapping[str, Any], metric: str, direction: str, smallest: int = 0
-) -> Figure | None:
+def surface(trial: Mapping[str, Any], metric: str, direction: str, smallest: int = 0) -> Figure | None:
     """Draw the scores of all configurations of one trial: a map, or a line over one axis.
 
     With more than two axes the first two are drawn (``n_estimators`` and ``max_depth`` if present), with the
@@ -269,78 +140,45 @@ def surface(
         allowed = [at for at, size in enumerate(axes[LENGTH]) if size >= smallest]
         scores = np.take(scores, allowed, axis=list(axes).index(LENGTH))
         axes[LENGTH] = [axes[LENGTH][at] for at in allowed]
-    wanted = sorted(axes, key=lambda name: (name != LENGTH, name != "max_depth", -len(axes[name])))
-    shown = [name for name in wanted if len(axes[name]) > 1][:2]
+    ranked = sorted(axes, key=lambda name: (name != LENGTH, name != "max_depth", -len(axes[name])))
+    shown = [name for name in ranked if len(axes[name]) > 1][:2]
     if not shown:
         return None
     best = np.nanmax if direction == "maximize" else np.nanmin
     others = tuple(at for at, name in enumerate(axes) if name not in shown)
     flat = best(scores, axis=others) if others else scores
-    kept = [name for name in axes if name in shown]
-    if kept != shown:
+    if [name for name in axes if name in shown] != shown:
         flat = flat.T
     picks = [_thinned(len(axes[name])) for name in shown]
     flat = flat[np.ix_(*picks)]
-    values = [[axes[name][at] for at in pick] for name, pick in zip(shown, picks, strict=True)]
+    levels = [[_level(axes[name][at]) for at in pick] for name, pick in zip(shown, picks, strict=True)]
     title = f"{metric} over {' and '.join(shown)}"
     text = f"All scores are of one model, which trial {trial['number']} fitted once"
     text += "; each is the best over the other hyperparameters." if others else "."
     if len(shown) == 1:
-        line = {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "x": list(map(_name, values[0])),
-            "y": _rounded(flat),
-            "line": {"color": "@accent"},
-            "hovertemplate": "%{x}: %{y:.5g}<extra></extra>",
-        }
-        layout = {
-            "xaxis": {"title": {"text": label(shown[0])}, "type": "category", "nticks": 10},
-            "yaxis": {"title": {"text": label(metric)}},
-        }
-        return figures.add(title, text, [line], layout)
+        line = {"columns": levels[0], "scores": _rounded(flat), "x_name": shown[0], "metric": metric}
+        return Figure(title, text, "score_line", line)
     argbest = np.nanargmax if direction == "maximize" else np.nanargmin
-    top = np.unravel_index(int(argbest(flat)), flat.shape)
-    columns, rows = list(map(_name, values[0])), list(map(_name, values[1]))
-    shades = MAP_SHADES if direction == "maximize" else MAP_SHADES[::-1]
-    heat = {
-        "type": "heatmap",
-        "x": columns,
-        "y": rows,
-        "z": [_rounded(row) for row in flat.T],
-        "colorscale": [[at / (len(MAP_SHADES) - 1), shade] for at, shade in enumerate(shades)],
-        "colorbar": {"thickness": 12, "outlinewidth": 0, "nticks": 6, "title": {"text": label(metric)}},
-        "hovertemplate": f"{label(shown[0])} %{{x}}<br>{label(shown[1])} %{{y}}<br>%{{z:.5g}}<extra></extra>",
-    }
-    mark = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [columns[top[0]]],
-        "y": [rows[top[1]]],
-        "marker": {
-            "symbol": "star",
-            "size": 14,
-            "color": "#ffffff",
-            "line": {"color": "#000000", "width": 1},
-        },
-        "hoverinfo": "skip",
-    }
-    layout = {
-        "xaxis": {"title": {"text": label(shown[0])}, "type": "category", "nticks": 12},
-        "yaxis": {"title": {"text": label(shown[1])}, "type": "category", "nticks": 12},
-    }
+    star = [int(at) for at in np.unravel_index(int(argbest(flat)), flat.shape)]
     text += " The star is the best score."
-    taken = [_name(trial["params"].get(name)) for name in shown]
-    traces: list[dict[str, Any]] = [heat, mark]
-    if taken[0] in columns and taken[1] in rows and taken != [columns[top[0]], rows[top[1]]]:
-        traces.append(_ring(*taken))
-        text += " The ring is the selected configuration: neighboring scores differ by chance only."
-    return figures.add(title, text, traces, layout, height=400)
-
-
-def _ring(x: str, y: str) -> dict[str, Any]:
-    style = {"symbol": "circle-open", "size": 16, "color": "#ffffff", "line": {"width": 3}}
-    return {"type": "scatter", "mode": "markers", "x": [x], "y": [y], "marker": style, "hoverinfo": "skip"}
+    selected = [_level(trial["params"].get(name)) for name in shown]
+    ring = None
+    if all(value in level for value, level in zip(selected, levels, strict=True)):
+        ring = [level.index(value) for value, level in zip(selected, levels, strict=True)]
+        if ring != star:
+            text += " The ring is the selected configuration: neighboring scores differ by chance only."
+    values = {
+        "columns": levels[0],
+        "rows": levels[1],
+        "scores": [_rounded(row) for row in flat.T],
+        "x_name": shown[0],
+        "y_name": shown[1],
+        "metric": metric,
+        "maximize": direction == "maximize",
+        "star": star,
+        "ring": None if ring == star else ring,
+    }
+    return Figure(title, text, "score_map", values, height=400)
 
 
 def _thinned(count: int) -> list[int]:
@@ -348,7 +186,7 @@ def _thinned(count: int) -> list[int]:
     return sorted({*range(0, count, every), count - 1})
 
 
-def _name(value: object) -> str:
+def _level(value: object) -> str:
     return label(f"{value:.4g}" if isinstance(value, float) else value)
 
 

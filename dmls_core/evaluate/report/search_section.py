@@ -15,7 +15,6 @@ from dmls_core.evaluate.report.comparable_trials import (
     comparable_trials,
     hyperparameter_importances,
 )
-from dmls_core.evaluate.report.figures import Figures
 from dmls_core.html import Table
 from dmls_core.html.formats import Formatted, decimals, enumerate_texts, number, setting
 from dmls_core.html.leaderboard import rank_trials
@@ -40,9 +39,7 @@ STATES = ("complete", "pruned", "failed")
 FORESTS = ("random-forest", "extra-trees")
 
 
-def content(
-    figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Trial]
-) -> dict[str, Any]:
+def content(result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
     """Return the variables of ``report/search.html``."""
     metric, direction = result["metric"], result["direction"]
     scored = [trial for trial in trials if trial["value"] is not None]
@@ -60,8 +57,8 @@ def content(
         "more": board[1],
         "failed": len(failed),
         "messages": Table(["trial", "message"], messages),
-        "history": search_figures.history(figures, trials, metric, direction) if len(scored) > 1 else None,
-        "models": [_model_content(figures, result, spec, scored, model) for model in models],
+        "history": search_figures.history(trials, metric, direction),
+        "models": [_model_content(result, spec, scored, model) for model in models],
     }
 
 
@@ -272,7 +269,7 @@ def search_insight(
 
 
 def _model_content(
-    figures: Figures, result: Mapping[str, Any], spec: Mapping[str, Any], scored: Sequence[Trial], model: str
+    result: Mapping[str, Any], spec: Mapping[str, Any], scored: Sequence[Trial], model: str
 ) -> dict[str, Any]:
     metric, direction, spaces = result["metric"], result["direction"], _spaces(spec, model)
     trials = [trial for trial in scored if _model(trial, result) == model]
@@ -280,18 +277,18 @@ def _model_content(
     complete = [trial for trial in trials if trial.get("state") != "pruned"]
     best = better(complete or trials, key=lambda trial: trial["value"])
     smallest = spaces.get(LENGTH, {}).get("min", 0)
-    surface = search_figures.surface(figures, best, metric, direction, smallest)
+    surface = search_figures.surface(best, metric, direction, smallest)
     compared = _compare_trials(result, spec, trials, model)
     shown, settings, note = compared.trials.trials, compared.trials.settings, compared.trials.note
     names, logs, shares = compared.names, compared.logs, compared.importances
-    overview = [search_figures.importances(figures, shares, note)] if shares else []
+    overview = [search_figures.importances(shares, note)] if shares else []
     drawn = bool(names) and len(shown) > 2
     return {
         "name": model,
         "overview": [*overview, *([surface] if surface else [])],
         "note": note,
-        "parallel": search_figures.parallel(figures, shown, names, logs, metric, direction, note=note)
+        "parallel": search_figures.parallel(shown, names, logs, metric, direction, note=note)
         if drawn
         else None,
-        "slices": search_figures.slices(figures, settings, names, logs, metric) if drawn else [],
+        "slices": search_figures.slices(settings, names, logs, metric) if drawn else [],
     }

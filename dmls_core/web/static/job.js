@@ -26,6 +26,7 @@ async function refresh() {
   if (signature(live) !== signature(fresh)) {
     const focused = document.activeElement?.closest?.("[data-live]") === live ? document.activeElement.textContent : null;
     live.replaceChildren(...fresh.childNodes);
+    document.dispatchEvent(new Event("chartschanged"));
     [...live.querySelectorAll(".scroll")].forEach((box, i) => places[i] && ([box.scrollLeft, box.scrollTop] = places[i]));
     if (focused) [...live.querySelectorAll("a, summary, [tabindex]")].find((item) => item.textContent === focused)?.focus();
   } else if (before) {
@@ -35,10 +36,11 @@ async function refresh() {
   await refreshState();
 }
 
-/** Return the content that shows whether anything has changed; the log is refreshed on its own. */
+/** Return the content that shows whether anything has changed, without the log, which is refreshed on its own, and drawn charts. */
 function signature(root) {
   const copy = root.cloneNode(true);
   copy.querySelector("#log")?.remove();
+  for (const drawing of copy.querySelectorAll(".drawing")) drawing.remove();
   for (const time of copy.querySelectorAll("time")) time.textContent = "";
   return copy.innerHTML.trim();
 }
