@@ -56,7 +56,7 @@ def whole_way(browser: Browser, settings: dict[str, str], table: Path, out: Path
 
     def look(page: Page, step: str) -> None:
         if step == "training":
-            page.get_by_role("img", name="Scores of").wait_for()
+            page.get_by_role("img", name="Score of each trial").wait_for()
         if step in PICTURES:
             page.mouse.move(0, 0)
             page.screenshot(path=out / f"page-{step.replace(' ', '-')}.png")
