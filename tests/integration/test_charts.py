@@ -82,7 +82,7 @@ def test_a_report_draws_its_charts_offline(page: Page, tmp_path: Path, name: str
     draw_all(page)
     boxes = len(page.query_selector_all("[data-chart]"))
     pixels = colored_pixels(page)
-    assert len(pixels) >= boxes > 8
+    assert len(pixels) == boxes > 8, "a browser prints the last of several canvases only"
     assert min(pixels) > 500
     assert page.evaluate("document.documentElement.scrollWidth") == width
 

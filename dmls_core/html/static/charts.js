@@ -81,6 +81,13 @@ const dots = (colors, data, more = {}) => ({ type: "scatter", symbolSize: 6, ite
 const dashes = (colors, data, stroke = colors.muted) => ({ type: "line", silent: true, symbol: "none", data, lineStyle: { color: stroke, width: 1, type: DASHED } });
 const coordinates = ({ value: [x, y] }) => [`${rounded(x, 5)}, ${rounded(y, 5)}`];
 
+/** Draw a cell. ECharts' own heatmaps use several canvases, of which a browser prints the last one. */
+function drawCell(_, api) {
+  const [x, y] = api.coord([api.value(0), api.value(1)]);
+  const [width, height] = api.size([1, 1]);
+  return { type: "rect", shape: { x: x - width / 2, y: y - height / 2, width, height }, style: { fill: api.visual("color") }, emphasis: { style: { stroke: "#fff", lineWidth: 2 } } };
+}
+
 function heatmap(colors, { columns, rows, x_name, y_name }, cells, colorRange, format, more = {}) {
   return {
     grid: grid({ right: 64 }),
@@ -91,7 +98,7 @@ function heatmap(colors, { columns, rows, x_name, y_name }, cells, colorRange, f
       text: [format(colorRange[1]), format(colorRange[0])], textStyle: { color: colors.muted, fontSize: 11 }, inRange: { color: more.shades }, seriesIndex: 0,
     },
     series: [
-      { type: "heatmap", data: cells, emphasis: { itemStyle: { borderColor: colors.text, borderWidth: 1 } } },
+      { type: "custom", data: cells, progressive: 0, renderItem: drawCell },
       ...(more.series ?? []),
     ],
     tooltip: tooltip(colors, ({ value: [column, row, score] }) => [`${x_name}: ${columns[column]}`, `${y_name}: ${rows[row]}`, format(score)]),
@@ -193,7 +200,7 @@ const builders = {
 
   // The scores of all configurations of one trial: the star is the best one, the ring the selected one.
   score_map({ scores, metric, maximize, star, ring, ...labels }, colors) {
-    const cells = scores.flatMap((row, at) => row.map((score, column) => [column, at, score ?? "-"]));
+    const cells = scores.flatMap((row, at) => row.map((score, column) => [column, at, score])).filter(([, , score]) => score !== null);
     const symbol = (at, more) => ({ type: "scatter", silent: true, data: [at], ...more });
     return heatmap(colors, labels, cells, ends(scores.flat().filter(isNumber)), (score) => rounded(score, 5), {
       shades: maximize ? SHADES : [...SHADES].reverse(),
@@ -282,7 +289,7 @@ const builders = {
     const cells = shares.flatMap((row, at) => row.map((share, column) => [column, at, share]));
     const names = { axisLabel: { fontSize: labels.length < 60 ? 10 : 8, formatter: (name) => shorten(name, 28) } };
     return heatmap(colors, { columns: labels, rows: labels, x_name: "predicted", y_name: "true" }, cells, [0, 1], percent, {
-      shades: ["rgba(127,127,127,0.06)", ...Array(9).fill().map((_, at) => mix(colors.card, colors.accent, 0.2 + 0.1 * at))],
+      shades: [mix(colors.card, colors.muted, 0.06), ...Array(9).fill().map((_, at) => mix(colors.card, colors.accent, 0.2 + 0.1 * at))],
       xAxis: { axisLabel: { ...names.axisLabel, rotate: 90 } },
       yAxis: { ...names, inverse: true },
     });
