@@ -39,6 +39,24 @@ def rank_trials(trials: Sequence[Trial], direction: str) -> list[Trial]:
     return sorted(trials, key=key)
 
 
+def merge_repeats(trials: Sequence[Trial]) -> list[Trial]:
+    """Return one trial for each configuration.
+
+    A trial that repeats an earlier one has its scores without training. The earlier one gets ``repeats``, the
+    numbers of those trials.
+    """
+    numbers = {trial["number"] for trial in trials if trial.get("same_as") is None}
+    repeats: dict[int, list[int]] = {number: [] for number in numbers}
+    for trial in trials:
+        if trial.get("same_as") in numbers:
+            repeats[trial["same_as"]].append(trial["number"])
+    return [
+        {**trial, "repeats": repeats.get(trial["number"], [])}
+        for trial in trials
+        if trial.get("same_as") not in numbers
+    ]
+
+
 def _step_score(trial: Trial) -> float | None:
     """Return the score at the last step of a trial, or of what the page keeps of it."""
     steps = trial.get("intermediate_values")

@@ -14,7 +14,7 @@ from dmls_core.airflow.auth import DagAccessEntity, may_view_connections
 from dmls_core.airflow.database import Session, SessionDep, team_dags
 from dmls_core.airflow.operations.capacity import plan_platform
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.html.leaderboard import rank_trials, score_history
+from dmls_core.html.leaderboard import merge_repeats, rank_trials, score_history
 from dmls_core.models.metrics import METRICS
 from dmls_core.monitoring.capacity import describe_plan
 from dmls_core.store import layout
@@ -244,6 +244,7 @@ def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
     direction = view.run.direction or result.get("direction") or _metric_direction(metric)
     state_of = _task_states(view)
     insight = {**NO_INSIGHT, **(view.insight or {})}
+    ranked = rank_trials(merge_repeats(view.trials), direction)
     return {
         "view": view,
         "result": describe_result(result, insight) if result else None,
@@ -251,7 +252,8 @@ def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
         "metric": metric,
         "metric_description": METRICS[metric].description if metric in METRICS else "",
         "steps": [(task, state_of(task)) for task in TaskId],
-        "trials": rank_trials(view.trials, direction)[:MAX_TRIALS],
+        "trials": ranked[:MAX_TRIALS],
+        "configurations": len(ranked),
         "history": score_history(view.trials, metric, direction),
         "live": view.run.state in {"queued", "running"},
         "parameters": sorted({name for trial in view.trials for name in trial.get("params") or {}}),

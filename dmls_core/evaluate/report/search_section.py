@@ -17,7 +17,7 @@ from dmls_core.evaluate.report.comparable_trials import (
 )
 from dmls_core.html import Table
 from dmls_core.html.formats import Formatted, decimals, enumerate_texts, number, setting
-from dmls_core.html.leaderboard import rank_trials
+from dmls_core.html.leaderboard import merge_repeats, rank_trials
 from dmls_core.models import CATALOGUE
 
 Trial = Mapping[str, Any]
@@ -45,7 +45,7 @@ def content(result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence
     scored = [trial for trial in trials if trial["value"] is not None]
     failed = [trial for trial in trials if trial["value"] is None]
     models = list(dict.fromkeys(_model(trial, result) for trial in scored))
-    board = leaderboard([trial for trial in scored if trial.get("same_as") is None], metric, direction)
+    board = leaderboard(merge_repeats(scored), metric, direction)
     messages = [[trial["number"], trial.get("message", "")] for trial in failed[:MAX_MESSAGES]]
     return {
         "notes": [
@@ -80,7 +80,7 @@ def _states_note(trials: Sequence[Trial], spec: Mapping[str, Any]) -> str:
     ended = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     text = f"{len(trials):,} {'trials' if len(trials) != 1 else 'trial'}: {ended}."
     if repeats := sum(trial.get("same_as") is not None for trial in trials):
-        text += f" {repeats:,} of them repeat another one; they took no time and are not listed."
+        text += f" {repeats:,} of them repeat the configuration of another one: they share its row."
     if len(trials) - counts["failed"] < spec["n_trials"]:
         rules = [name for name in ("timeout", "early_stop") if spec["search"].get(name) is not None]
         reason = f": {' or '.join(rules)} stopped the search" if rules else ""
@@ -183,7 +183,7 @@ def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[T
     rows = [
         [
             None if trial.get("state") == "pruned" else rank,
-            trial["number"],
+            Formatted(", ".join(map(str, [trial["number"], *trial.get("repeats", ())]))),
             *([trial.get("model", "")] if several else []),
             _score(trial["value"], digits),
             *([_spread(trial, digits)] if folds else []),

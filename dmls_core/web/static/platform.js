@@ -58,7 +58,7 @@ document.getElementById("capacity-form").addEventListener("submit", async (event
   const options = { credentials: "same-origin", redirect: "error" };
   const response = await fetch(`${location.pathname}/capacity?${query}`, options).catch(() => null);
   if (response?.ok) target.innerHTML = await response.text();
-  else target.textContent = "The plan could not be made: the server did not answer. Try again.";
+  else target.textContent = "Could not compute the plan: the server did not respond. Try again.";
   submit.disabled = false;
 });
 

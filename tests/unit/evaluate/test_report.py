@@ -253,10 +253,11 @@ def test_the_best_trial_comes_first_and_what_was_given_up_last(direction: str, f
     assert "2 complete, 1 pruned, 1 failed" in page
 
 
-def test_repeated_trials_are_counted_and_not_listed():
+def test_trials_with_one_configuration_share_a_row():
     page = Case(3).page([*TRIALS, trial(3, 0.95, same_as=1, state="pruned")])
 
-    assert "1 of them repeat another one" in page
+    assert "1 of them repeat the configuration of another one" in page
+    assert '<td class="n">1, 3</td>' in page
     assert len(re.findall(r'<td class="n">0\.9500</td>', page)) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.html.leaderboard import MAX_POINTS, rank_trials, score_history
+from dmls_core.html.leaderboard import MAX_POINTS, merge_repeats, rank_trials, score_history
 
 
 def trial(number: int, value: float | None, state: str = "complete") -> dict[str, object]:
@@ -42,6 +42,12 @@ def test_only_complete_trials_are_the_best_so_far(direction: str, best: list[flo
     assert history["best"] == [[number, score] for number, score in enumerate(best)]
     assert [point[0] for point in history["complete"]] == [0, 1, 2]
     assert [point[:2] for point in history["pruned"]] == [(3, 0.9)]
+
+
+def test_repeats_share_the_row_of_the_first_trial_with_their_configuration():
+    trials = [trial(0, 0.5), trial(1, 0.5) | {"same_as": 0}, trial(2, 0.7), trial(3, 0.5) | {"same_as": 0}]
+    assert [(each["number"], each["repeats"]) for each in merge_repeats(trials)] == [(0, [1, 3]), (2, [])]
+    assert [each["number"] for each in merge_repeats(trials[1:])] == [1, 2, 3], "the first one is not here"
 
 
 def test_a_history_needs_two_scores():

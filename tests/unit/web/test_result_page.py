@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from dmls_core.evaluate.insight import describe_insight
 from dmls_core.store import ServedModel
 from dmls_core.web import pages
 from dmls_core.web.services.job_details import JobDetails
-from dmls_core.web.services.runs import Run, RunDetails
+from dmls_core.web.services.runs import TRIAL_FIELDS, Run, RunDetails
 from dmls_core.web.templating import environment
 from tests.unit.evaluate.evidence import HOSTILE, Case
 
@@ -82,6 +83,23 @@ def test_late_labels_are_judged_below_the_last_question():
     page = render(details(Case(2), insight=True), drift=[judged])
     assert "Late labels: accuracy 0.56, 0.81 in training" in page[page.index("Can I trust it?") :]
     assert 'drift?source=labels"' in page
+
+
+def test_trials_with_one_configuration_share_a_row():
+    view = details(Case(2), insight=True)
+    first = {
+        **dict.fromkeys(TRIAL_FIELDS),
+        "number": 0,
+        "state": "pruned",
+        "value": 0.5,
+        "params": {"depth": 3},
+    }
+    view = view.model_copy(
+        update={"trials": [first, *({**first, "number": at, "same_as": 0} for at in (1, 2))]}
+    )
+    page = render(view)
+    assert page.count("data-trial=") == 1
+    assert re.search(r'<th scope="row">0 <span [^>]*>1, 2</span></th>', page)
 
 
 def test_parameters_that_the_spec_fixes_were_not_tuned():
