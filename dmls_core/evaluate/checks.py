@@ -78,9 +78,9 @@ class Evidence:
 
 def find_warnings(evidence: Evidence) -> list[str]:
     """Return the warnings about an evaluation, most serious first."""
-    found = [_leakage(evidence), _duplicates(evidence), _no_better(evidence), _optimistic(evidence)]
-    found += [_imbalance(evidence), _few_rows(evidence), _many_features(evidence), _constants(evidence)]
-    return [message for message in found if message]
+    messages = [_leakage(evidence), _duplicates(evidence), _no_better(evidence), _optimistic(evidence)]
+    messages += [_imbalance(evidence), _few_rows(evidence), _many_features(evidence), _constants(evidence)]
+    return [message for message in messages if message]
 
 
 def baseline_score(evidence: Evidence) -> float:
@@ -95,13 +95,13 @@ def baseline_score(evidence: Evidence) -> float:
 
 
 def _leakage(evidence: Evidence) -> str:
-    found = leaking_features(
+    columns = leaking_features(
         evidence.task, evidence.train, evidence.train_target, evidence.ranked, seed=evidence.seed
     )
-    if not found:
+    if not columns:
         return ""
-    names = _names([evidence.features[column] for column in found])
-    subject = names if len(found) == 1 else f"Each of {names}"
+    names = _names([evidence.features[column] for column in columns])
+    subject = names if len(columns) == 1 else f"Each of {names}"
     return (
         f"{subject} alone nearly determines the target. If it is known only after the event, or derived from "
         "the target, exclude it with [columns] drop: the score would not hold in production."
@@ -109,9 +109,9 @@ def _leakage(evidence: Evidence) -> str:
 
 
 def _duplicates(evidence: Evidence) -> str:
-    known, held = np.sort(hash_rows(evidence.train)), hash_rows(evidence.test)
-    places = np.searchsorted(known, held).clip(max=len(known) - 1)
-    duplicates = int((known[places] == held).sum())
+    training, held = np.sort(hash_rows(evidence.train)), hash_rows(evidence.test)
+    nearest = np.searchsorted(training, held).clip(max=len(training) - 1)
+    duplicates = int((training[nearest] == held).sum())
     if duplicates < 3 or duplicates <= MAX_DUPLICATES * len(evidence.test):
         return ""
     return (

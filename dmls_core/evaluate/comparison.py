@@ -110,19 +110,19 @@ def paired_bootstrap(
 
     def improvement(rows: Rows) -> float:
         weighing = None if weights is None else weights[rows]
-        own, others = (
+        challenger_score, champion_score = (
             compute(metric, truth[rows], prediction[rows], weighing) for prediction in (challenger, champion)
         )
-        return sign * (own - others)
+        return sign * (challenger_score - champion_score)
 
     resampler = Resampler(len(truth), PAIRED_ROWS, units)
-    found = np.array([improvement(rows) for rows in resampler.draws(resamples, seed)])
-    found = found[np.isfinite(found)]
-    if len(found) < resamples / 2:
+    improvements = np.array([improvement(rows) for rows in resampler.draws(resamples, seed)])
+    improvements = improvements[np.isfinite(improvements)]
+    if len(improvements) < resamples / 2:
         return None
-    found = resampler.scale(found, improvement)
-    low, high = _percentiles(found)
-    return PairedBootstrap((float(low), float(high)), float((found > margin).mean()))
+    improvements = resampler.scale(improvements, improvement)
+    low, high = _percentiles(improvements)
+    return PairedBootstrap((float(low), float(high)), float((improvements > margin).mean()))
 
 
 def _percentiles(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -125,7 +125,7 @@ class Decay:
         """Return the comparison as plain JSON data."""
         intervals = ("interval", "trained_interval")
         return asdict(self) | {
-            key: list(found) if (found := getattr(self, key)) else None for key in intervals
+            key: list(interval) if (interval := getattr(self, key)) else None for key in intervals
         }
 
     @classmethod
@@ -182,10 +182,10 @@ def _p_value(trained: TrainingScore, score: float, interval: tuple[float, float]
 
     width = 2 * float(norm.ppf((1 + CONFIDENCE) / 2))
     spread = (interval[1] - interval[0]) / width
-    known = (trained.interval[1] - trained.interval[0]) / width if trained.interval else 0.0
-    before = max(known, spread * sqrt(rows / trained.rows))
+    training_spread = (trained.interval[1] - trained.interval[0]) / width if trained.interval else 0.0
+    before = max(training_spread, spread * sqrt(rows / trained.rows))
     loss = _error(trained, score) - _error(trained, trained.score)
-    whole = sqrt(spread**2 + before**2)
-    if not whole:  # all rows are predicted correctly, or all incorrectly
+    total_spread = sqrt(spread**2 + before**2)
+    if not total_spread:  # all rows are predicted correctly, or all incorrectly
         return 0.0 if loss > 0 else 1.0
-    return float(norm.sf(loss / whole))
+    return float(norm.sf(loss / total_spread))

@@ -68,8 +68,8 @@ def score_holdout(
         DataError: ``metric`` is not defined for these rows.
     """
     score = scorer(metric)(truth, prediction, weights)
-    found = {name: compute(name, truth, prediction, weights) for name in metrics_of(task)}
-    defined = {name: value for name, value in found.items() if np.isfinite(value)}
+    scores = {name: compute(name, truth, prediction, weights) for name in metrics_of(task)}
+    defined = {name: value for name, value in scores.items() if np.isfinite(value)}
     if task == "regression":
         residuals = np.quantile(np.asarray(prediction, dtype=np.float64) - truth, QUANTILES)
         return HoldoutScores(score, defined, residuals=residuals.tolist())
@@ -126,8 +126,8 @@ def class_curves(truth: NDArray[Any], prediction: NDArray[Any]) -> tuple[list[Cu
 
 
 def _curve(code: int, x: NDArray[Any], y: NDArray[Any], area: float) -> Curve:
-    kept = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).astype(int))
-    return Curve(code=code, x=_rounded(x[kept]), y=_rounded(y[kept]), area=float(area))
+    points = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).astype(int))
+    return Curve(code=code, x=_rounded(x[points]), y=_rounded(y[points]), area=float(area))
 
 
 def class_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
@@ -305,21 +305,21 @@ def permutation_importances(
     picked = np.arange(len(truth))
     if len(picked) > most:
         picked = np.sort(generator.choice(len(truth), most, replace=False))
-    rows, known = features[picked], truth[picked]
+    rows, picked_truth = features[picked], truth[picked]
     weights = None if weights is None else weights[picked]
     sign = 1.0 if direction == "maximize" else -1.0
-    base = compute(metric, known, predict(rows), weights)
+    base = compute(metric, picked_truth, predict(rows), weights)
     permutations = [generator.permutation(len(rows)) for _ in range(REPEATS)]
     # One call for all permutations of a feature: a forest's call costs more than a few hundred rows.
     stacked = np.tile(rows, (REPEATS, 1))
-    found: dict[int, tuple[float, float]] = {}
+    importances: dict[int, tuple[float, float]] = {}
     for column in columns:
         stacked[:, column] = np.concatenate([rows[permutation, column] for permutation in permutations])
         losses = [
-            sign * (base - compute(metric, known, part, weights))
+            sign * (base - compute(metric, picked_truth, part, weights))
             for part in np.split(predict(stacked), REPEATS)
         ]
         stacked[:, column] = np.tile(rows[:, column], REPEATS)
         if np.isfinite(losses).all():
-            found[column] = float(np.mean(losses)), float(np.std(losses))
-    return found
+            importances[column] = float(np.mean(losses)), float(np.std(losses))
+    return importances

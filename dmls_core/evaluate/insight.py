@@ -100,7 +100,7 @@ def _cells(evidence: Evidence, features: Sequence[Feature], columns: Sequence[in
     cells, starts = np.unique(pairs[order], return_index=True)
     counts = np.diff([*starts, len(order)])
     wrong = cells // prediction.shape[1] != cells % prediction.shape[1]
-    found = []
+    confusions = []
     for at in np.lexsort((-counts, ~wrong))[:MAX_CELLS].tolist():
         true, code = divmod(int(cells[at]), prediction.shape[1])
         rows = order[starts[at] : starts[at] + min(EXAMPLES, counts[at])].tolist()
@@ -108,8 +108,8 @@ def _cells(evidence: Evidence, features: Sequence[Feature], columns: Sequence[in
             {"values": _values(evidence.test[row], features, columns), "probability": _rounded(sure[row])}
             for row in rows
         ]
-        found.append({"true": true, "predicted": code, "rows": int(counts[at]), "examples": examples})
-    return found
+        confusions.append({"true": true, "predicted": code, "rows": int(counts[at]), "examples": examples})
+    return confusions
 
 
 def _worst_rows(
@@ -137,7 +137,7 @@ def worst_segments(
     mean, spread = float(losses.mean()), float(losses.std())
     if len(losses) < 2 * MIN_SEGMENT_ROWS or spread == 0:
         return []
-    found: list[tuple[float, dict[str, Any]]] = []
+    segments: list[tuple[float, dict[str, Any]]] = []
     for column in columns:
         feature, name = features[column], evidence.features[column]
         shown: Callable[[float], str] = "{:.4g}".format
@@ -150,9 +150,9 @@ def worst_segments(
             loss = float(losses[member].mean())
             z = (loss - mean) / (spread / math.sqrt(rows))
             if z >= SEGMENT_Z:
-                found.append((z, {"feature": name, "values": text, "rows": rows, "loss": _rounded(loss)}))
-    found.sort(key=lambda pair: -pair[0])
-    return [segment for _, segment in found[:MAX_SEGMENTS]]
+                segments.append((z, {"feature": name, "values": text, "rows": rows, "loss": _rounded(loss)}))
+    segments.sort(key=lambda pair: -pair[0])
+    return [segment for _, segment in segments[:MAX_SEGMENTS]]
 
 
 def _segments(
@@ -162,8 +162,8 @@ def _segments(
     if isinstance(feature, CategoryFeature):
         codes = np.unique(values[~missing])[:MAX_CATEGORIES].tolist()
         return [(str(_raw(code, feature) or "missing"), values == code) for code in codes]
-    known = values[~missing]
-    edges = np.unique(np.quantile(known, QUARTERS)) if len(known) else np.array([])
+    present = values[~missing]
+    edges = np.unique(np.quantile(present, QUARTERS)) if len(present) else np.array([])
     groups = [("missing", missing)]
     if len(edges):
         groups.append((f"up to {shown(edges[0])}", values <= edges[0]))

@@ -54,13 +54,13 @@ def leaking_features(
     if len(target) < MIN_ROWS or not columns:
         return []
     picked = np.random.default_rng(seed).permutation(len(target))[:ROWS]
-    values, known = features[picked[:, None], columns], target[picked]
-    bounds = least_errors(task, values, known) - _ROUNDING
+    values, picked_target = features[picked[:, None], columns], target[picked]
+    bounds = least_errors(task, values, picked_target) - _ROUNDING
     if (bounds > SMALL_ERROR[task]).all():
         return []
     # A feature with a larger error does not leak, nor is it too similar to one that does.
     open_ = np.flatnonzero(bounds <= RATIO * SMALL_ERROR[task]).tolist()
-    errors = {columns[at]: relative_error(task, values[:, at], known) for at in open_}
+    errors = {columns[at]: relative_error(task, values[:, at], picked_target) for at in open_}
     return [
         column
         for column, error in errors.items()
@@ -78,7 +78,7 @@ def relative_error(task: Task, values: NDArray[np.float32], target: NDArray[Any]
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     column, folds = values[:, None], np.arange(len(target)) % FOLDS
-    found = np.empty(len(target))
+    predictions = np.empty(len(target))
     for fold in range(FOLDS):
         held = folds == fold
         tree = (
@@ -86,12 +86,12 @@ def relative_error(task: Task, values: NDArray[np.float32], target: NDArray[Any]
             if task == "classification"
             else DecisionTreeRegressor(max_leaf_nodes=LEAVES, random_state=0)
         )
-        found[held] = tree.fit(column[~held], target[~held]).predict(column[held])
+        predictions[held] = tree.fit(column[~held], target[~held]).predict(column[held])
     if task == "regression":
         variance = float(np.var(target))
-        return float(np.mean((found - target) ** 2)) / variance if variance > 0 else 1.0
+        return float(np.mean((predictions - target) ** 2)) / variance if variance > 0 else 1.0
     codes = np.unique(target)
-    missed = np.mean([(found[target == code] != code).mean() for code in codes])
+    missed = np.mean([(predictions[target == code] != code).mean() for code in codes])
     return float(missed) / (1 - 1 / len(codes)) if len(codes) > 1 else 1.0
 
 
@@ -109,22 +109,22 @@ def least_errors(task: Task, values: NDArray[np.float32], target: NDArray[Any]) 
     cuts = LEAVES - 1 + bool(np.isnan(held).any())
     costs: NDArray[np.float64] | None = None
     if task == "regression":
-        known: NDArray[Any] = target - np.mean(target, dtype=np.float64)
-        scale = float(np.sum(known**2))
+        targets: NDArray[Any] = target - np.mean(target, dtype=np.float64)
+        scale = float(np.sum(targets**2))
     else:
-        codes, known, sizes = np.unique(target, return_inverse=True, return_counts=True)
+        codes, targets, sizes = np.unique(target, return_inverse=True, return_counts=True)
         scale = len(codes) - 1.0
         costs = 1 / sizes
     if not scale > 0:
         return np.ones(values.shape[1])
-    ordered = known[: rows * FOLDS].reshape(rows, FOLDS).T[np.arange(FOLDS)[None, :, None], order]
-    found = np.zeros(values.shape[1])
+    ordered = targets[: rows * FOLDS].reshape(rows, FOLDS).T[np.arange(FOLDS)[None, :, None], order]
+    bounds = np.zeros(values.shape[1])
     for size in _BIN_ROWS:
         bins = ordered[:, :, : rows // size * size].reshape(*ordered.shape[:2], -1, size)
         if bins.shape[2] > cuts:
             left = _left_over(bins, costs)
-            found = np.maximum(found, np.partition(left, -cuts)[:, :, :-cuts].sum(axis=(1, 2)) / scale)
-    return found
+            bounds = np.maximum(bounds, np.partition(left, -cuts)[:, :, :-cuts].sum(axis=(1, 2)) / scale)
+    return bounds
 
 
 def _left_over(bins: NDArray[Any], costs: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -38,31 +38,31 @@ class Resampler:
             for _ in range(count):
                 yield generator.integers(0, self.n_rows, drawn)
             return
-        rows = self._kept()
+        rows = self._sampled()
         codes = np.unique(self.units[rows], return_inverse=True)[1]
         rows, sizes = rows[np.argsort(codes, kind="stable")], np.bincount(codes)
         starts = sizes.cumsum() - sizes
         for _ in range(count):
             picked = generator.integers(0, len(sizes), len(sizes))
             ends = sizes[picked].cumsum()
-            places = np.repeat(starts[picked] - ends + sizes[picked], sizes[picked]) + np.arange(ends[-1])
-            yield rows[places]
+            positions = np.repeat(starts[picked] - ends + sizes[picked], sizes[picked]) + np.arange(ends[-1])
+            yield rows[positions]
 
     def scale(self, values: NDArray[np.float64], score: Callable[[Rows], float]) -> NDArray[np.float64]:
         """Return scores of draws as those of draws from all rows; ``score`` returns that of some rows."""
         if self.units is not None:
-            kept = self._kept()
-            if len(kept) == self.n_rows:
+            sampled = self._sampled()
+            if len(sampled) == self.n_rows:
                 return values
-            shifted: NDArray[np.float64] = values + score(np.arange(self.n_rows)) - score(kept)
+            shifted: NDArray[np.float64] = values + score(np.arange(self.n_rows)) - score(sampled)
             return shifted
         if self.n_rows <= self.most:
             return values
-        whole = score(np.arange(self.n_rows))
-        scaled: NDArray[np.float64] = whole + (values - whole) * np.sqrt(self.most / self.n_rows)
+        base = score(np.arange(self.n_rows))
+        scaled: NDArray[np.float64] = base + (values - base) * np.sqrt(self.most / self.n_rows)
         return scaled
 
-    def _kept(self) -> Rows:
+    def _sampled(self) -> Rows:
         if self.n_rows <= UNIT_ROWS:
             return np.arange(self.n_rows)
         return np.sort(np.random.default_rng(0).choice(self.n_rows, UNIT_ROWS, replace=False))

@@ -56,9 +56,9 @@ def setting(value: object) -> object:
     return Formatted(value if isinstance(value, int) else brief(value))
 
 
-def describe_ensemble(found: Mapping[str, Any]) -> str:
+def describe_ensemble(ensemble: Mapping[str, Any]) -> str:
     """Return ``ensemble`` of ``result.json`` as text: its models, or its trials and their weights."""
-    members = found["members"]
+    members = ensemble["members"]
     if len(models := {member.get("model") for member in members}) > 1:
         each = [f"{member['model']} (trial {member['trial']})" for member in members]
         return f"the mean of {len(models)} models: {enumerate_texts(each)}"

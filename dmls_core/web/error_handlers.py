@@ -111,9 +111,9 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
     return problem_response(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, problems)
 
 
-def _excerpt(found: object) -> str:
+def _excerpt(value: object) -> str:
     """Return the beginning of the input, without characters that UTF-8 cannot encode."""
-    return str(found)[:200].encode(errors="replace").decode()
+    return str(value)[:200].encode(errors="replace").decode()
 
 
 async def _crash(request: Request, error: Exception) -> Response:

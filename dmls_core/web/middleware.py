@@ -42,12 +42,12 @@ def problem_details(
     status: int, detail: str, problems: Sequence[ValidationIssue | Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
     """Return the JSON object of problem details (RFC 9457); ``problems`` are as in ``_status.json``."""
-    found = [
+    entries = [
         problem.as_json() if isinstance(problem, ValidationIssue) else dict(problem) for problem in problems
     ]
     title = HTTPStatus(status).phrase
     body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return {**body, "problems": found} if found else body
+    return {**body, "problems": entries} if entries else body
 
 
 MIB = 2**20

@@ -87,12 +87,12 @@ def _direction(query: JobQuery, column: str) -> bool:
 
 def _neighbors(request: Request, query: JobQuery, page: Page) -> dict[str, str]:
     """Return the URLs of the previous and the next page."""
-    found = {}
+    urls = {}
     if query.offset:
-        found["previous"] = _url(request, query, offset=max(0, query.offset - query.limit))
+        urls["previous"] = _url(request, query, offset=max(0, query.offset - query.limit))
     if query.offset + query.limit < page.total:
-        found["next"] = _url(request, query, offset=query.offset + query.limit)
-    return found
+        urls["next"] = _url(request, query, offset=query.offset + query.limit)
+    return urls
 
 
 def _url(request: Request, query: JobQuery, **changes: object) -> str:
@@ -107,8 +107,8 @@ def _url(request: Request, query: JobQuery, **changes: object) -> str:
         "limit": query.limit,
         **changes,
     }
-    kept = {name: value for name, value in values.items() if value not in ("", [], None)}
-    return f"{base_path(request)}/?{urlencode(kept, doseq=True)}"
+    parameters = {name: value for name, value in values.items() if value not in ("", [], None)}
+    return f"{base_path(request)}/?{urlencode(parameters, doseq=True)}"
 
 
 job_router = APIRouter(prefix="/jobs/{team}/{name}")
@@ -143,10 +143,10 @@ def compare_page(
     run: Annotated[list[str] | None, Query(max_length=8)] = None,
 ) -> HTMLResponse:
     """Show runs side by side."""
-    found = None
+    compared = None
     if run and len(run) > 1:
-        found = compare_runs(session, open_store(), caller.team, caller.name, run)
-    return _job_page(request, session, caller, "job_compare.html", "runs", comparison=found)
+        compared = compare_runs(session, open_store(), caller.team, caller.name, run)
+    return _job_page(request, session, caller, "job_compare.html", "runs", comparison=compared)
 
 
 @job_router.get("/runs/{run_id}", dependencies=SEES_RUNS)
@@ -274,8 +274,8 @@ def _task_states(view: RunDetails) -> Callable[[str], str]:
         by_task.setdefault(task.task_id, []).append(task.state)
 
     def state_of(task_id: str) -> str:
-        found = by_task.get(task_id, ["none"])
-        state = next((state for state in found if state not in {"success", "skipped"}), found[0])
+        states = by_task.get(task_id, ["none"])
+        state = next((state for state in states if state not in {"success", "skipped"}), states[0])
         return "running" if state == "deferred" and view.progress else state
 
     return state_of

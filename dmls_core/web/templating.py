@@ -30,10 +30,10 @@ NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), (
 @cache
 def environment() -> Environment:
     """Return the Jinja environment of the templates."""
-    found = create_environment(TEMPLATES)
-    found.globals |= {"navigation": NAVIGATION, "sparkline": sparkline}
-    found.filters |= FILTERS
-    return found
+    jinja = create_environment(TEMPLATES)
+    jinja.globals |= {"navigation": NAVIGATION, "sparkline": sparkline}
+    jinja.filters |= FILTERS
+    return jinja
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:

@@ -91,9 +91,13 @@ def _settings(trial: Mapping[str, Any], size: int) -> list[Mapping[str, Any]]:
     scores = scores.reshape([len(values) for values in axes.values()])
     flat = np.take(scores, axes[LENGTH].index(size), axis=list(axes).index(LENGTH)).ravel().tolist()
     others = {name: values for name, values in axes.items() if name != LENGTH}
-    own = _without_length(trial["params"])
+    params = _without_length(trial["params"])
     return [
-        {"number": trial["number"], "value": value, "params": own | dict(zip(others, setting, strict=True))}
+        {
+            "number": trial["number"],
+            "value": value,
+            "params": params | dict(zip(others, setting, strict=True)),
+        }
         for setting, value in zip(product(*others.values()), flat, strict=True)
         if math.isfinite(value)
     ]
@@ -119,7 +123,7 @@ def hyperparameter_importances(
     from optuna.trial import TrialState, create_trial
 
     values = {name: [trial["params"][name] for trial in trials] for name in names}
-    ranges = {name: _distribution(found, log=name in logs) for name, found in values.items()}
+    ranges = {name: _distribution(column, log=name in logs) for name, column in values.items()}
     varied = {name: range_ for name, range_ in ranges.items() if range_ is not None}
     if not varied:
         return {}

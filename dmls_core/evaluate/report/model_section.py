@@ -131,6 +131,7 @@ def _permutation_figure(diagnostics: Diagnostics, metric: str) -> Figure:
 def _class_curves(diagnostics: Diagnostics, labels: Sequence[str], shares: Sequence[float]) -> list[Figure]:
     """Draw ROC, precision-recall and calibration curves; ``shares``: of the classes in the holdout."""
     figures = []
+    values: dict[str, Any]
     if diagnostics.roc:
         text = (
             "All classes pooled: true positive rate against false positive rate."
@@ -146,7 +147,7 @@ def _class_curves(diagnostics: Diagnostics, labels: Sequence[str], shares: Seque
         figures.append(_curves("ROC", text, values))
     if diagnostics.recalls:
         text = "Precision as recall increases."
-        chance = []
+        chance: list[dict[str, Any]] = []
         if len(labels) == 2:
             text += " The dashed lines are chance."
             codes = [curve["code"] for curve in diagnostics.recalls]

@@ -130,13 +130,13 @@ def other_rounds_note(result: Mapping[str, Any], scored: Sequence[Trial]) -> lis
     for trial in scored:
         if trial["number"] == result.get("best_trial") and not _is_forest(_model(trial, result)):
             rounds = trial["params"].get(LENGTH, 0)
-    own = model.get(LENGTH, 0)
+    fitted = model.get(LENGTH, 0)
     # A compacted model has fewer rounds for another reason.
-    if not rounds or not own or own == rounds or (own < rounds and result.get("compact")):
+    if not rounds or not fitted or fitted == rounds or (fitted < rounds and result.get("compact")):
         return []
     rate = setting(model["learning_rate"])
-    text = f"The model has {own} rounds at a learning rate of {rate}"
-    if own < rounds:
+    text = f"The model has {fitted} rounds at a learning rate of {rate}"
+    if fitted < rounds:
         return [f"{text}, as its trial had, whose {rounds} rounds are counted at a lower rate."]
     slower = f"it learns slower than its trial of {rounds} rounds, and usually predicts a little better"
     return [f"{text}: {slower}."]
@@ -245,27 +245,27 @@ def search_insight(
 ) -> list[dict[str, Any]]:
     """Return, for each model, the importance of its hyperparameters and its trials on equal terms."""
     scored = [trial for trial in trials if trial["value"] is not None]
-    found = []
+    insights = []
     for model in dict.fromkeys(_model(trial, result) for trial in scored):
-        own = [trial for trial in scored if _model(trial, result) == model]
-        compared = _compare_trials(result, spec, own, model)
+        model_trials = [trial for trial in scored if _model(trial, result) == model]
+        compared = _compare_trials(result, spec, model_trials, model)
         descending = result["direction"] == "maximize"
         ordered = sorted(compared.trials.trials, key=lambda trial: trial["value"], reverse=descending)
-        kept = [
+        ranked = [
             {"number": trial["number"], "value": trial["value"], "params": dict(trial["params"])}
             for trial in ordered[:MAX_LEADERBOARD]
         ]
-        found.append(
+        insights.append(
             {
                 "model": model,
                 "note": compared.trials.note,
                 "names": compared.names,
                 "logs": sorted(compared.logs),
                 "importances": compared.importances,
-                "trials": kept,
+                "trials": ranked,
             }
         )
-    return found
+    return insights
 
 
 def _model_content(

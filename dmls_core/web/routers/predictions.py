@@ -73,17 +73,17 @@ async def predict_rows(request: Request, team: Team, name: Name) -> Response:
         raise HTTPException(415, f"Content-Type must be one of {', '.join(request_rows.MEDIA_TYPES)}")
     accept = _accepted(request.headers.get("accept", ""))
     content = await request.body()
-    found = await run_in_threadpool(table_predictions.predict_table, team, name, content, sent, accept)
-    return Response(found, media_type=accept)
+    predictions = await run_in_threadpool(table_predictions.predict_table, team, name, content, sent, accept)
+    return Response(predictions, media_type=accept)
 
 
 def _accepted(header: str) -> str:
     """Return the first media type of ``Accept`` that there is, or respond with 406."""
-    kinds = [part.partition(";")[0].strip().lower() for part in header.split(",")]
-    for kind in kinds:
-        if kind in request_rows.MEDIA_TYPES:
-            return kind
-    if any(kind in {"", "*/*", "application/*"} for kind in kinds):
+    media_types = [part.partition(";")[0].strip().lower() for part in header.split(",")]
+    for media_type in media_types:
+        if media_type in request_rows.MEDIA_TYPES:
+            return media_type
+    if any(media_type in {"", "*/*", "application/*"} for media_type in media_types):
         return request_rows.JSON
     raise HTTPException(406, f"Accept must name one of {', '.join(request_rows.MEDIA_TYPES)}")
 

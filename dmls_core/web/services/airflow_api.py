@@ -67,25 +67,25 @@ async def read_log_tail(airflow: AirflowApi, dag_id: str, run_id: str, task_id: 
     """Return the last lines of a task's latest try (first mapped instance); empty before it starts."""
     run = f"/dags/{quoted(dag_id)}/dagRuns/{quoted(run_id)}/taskInstances"
     tries = await airflow.call("GET", f"{run}?task_id={quoted(task_id)}&order_by=map_index&limit=1")
-    found = next((task for task in tries["task_instances"] if task["try_number"]), None)
-    if found is None:
+    attempt = next((task for task in tries["task_instances"] if task["try_number"]), None)
+    if attempt is None:
         return []
-    path = f"{run}/{quoted(task_id)}/logs/{found['try_number']}?map_index={found['map_index']}"
+    path = f"{run}/{quoted(task_id)}/logs/{attempt['try_number']}?map_index={attempt['map_index']}"
     log = await airflow.call("GET", f"{path}&full_content=true")
     return log_lines(log["content"])[-lines:]
 
 
 def log_lines(entries: Iterable[dict[str, Any] | str]) -> list[str]:
     """Return the lines of a log, without Airflow's fold markers and its list of log sources."""
-    found: list[str] = []
+    lines: list[str] = []
     in_sources = False
     for entry in entries:
         event = entry if isinstance(entry, str) else str(entry.get("event", ""))
         if event.startswith((GROUP, END)):
             in_sources = event.startswith(SOURCES)
         elif not in_sources:
-            found += _lines(entry)
-    return found
+            lines += _lines(entry)
+    return lines
 
 
 def _lines(entry: dict[str, Any] | str) -> list[str]:

@@ -62,8 +62,8 @@ def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
         path = Path(folder) / text_name(file).lower()
         encoding, share = load_spec(toml.encode()).data.encoding, copied.stat().st_size / size
         args = (str(copied), encoding, str(path), HEAD, SECONDS, share < 1)
-        found = sandbox.run(thin_text, *args, limits=LIMITS, file=file)
-        factor = found["bytes"] / share / max(1, path.stat().st_size)
+        thinned = sandbox.run(thin_text, *args, limits=LIMITS, file=file)
+        factor = thinned["bytes"] / share / max(1, path.stat().st_size)
         path.write_bytes(path.read_bytes().decode().encode(encoding))
         return _plan(toml, file, path, factor)
 

@@ -131,11 +131,11 @@ def _rights(user: User, team: str, dag_id: str) -> Rights:
 
 
 def _read_drift(store: Store, team: str, name: str) -> list[dict[str, Any]]:
-    found = {
+    comparisons = {
         source: read_json(store, layout.latest_comparison(team, name, source, "json"))
         for source in layout.COMPARED
     }
-    return [drift | {"compared": source} for source, drift in found.items() if drift]
+    return [drift | {"compared": source} for source, drift in comparisons.items() if drift]
 
 
 def read_versions(store: Store, team: str, name: str) -> list[JobVersion]:
@@ -175,7 +175,7 @@ def differences(*documents: Mapping[str, Any]) -> list[Difference]:
     """Return the leaves that are not the same in all ``documents``, sorted by key."""
     leaves = [flatten(document) for document in documents]
     keys = sorted(set().union(*leaves))
-    rows = [Difference(key, tuple(found.get(key) for found in leaves)) for key in keys]
+    rows = [Difference(key, tuple(values.get(key) for values in leaves)) for key in keys]
     return [row for row in rows if any(value != row.values[0] for value in row.values[1:])]
 
 
@@ -184,18 +184,18 @@ def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
     Named tables in a list, such as a spec's models, are keyed by name: a new entry changes no other keys.
     """
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in document.items():
         path = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            found |= flatten(value, f"{path}.")
+            leaves |= flatten(value, f"{path}.")
         elif isinstance(value, Sequence) and value and all(_is_named(entry) for entry in value):
             for entry in value:
                 rest = {name: part for name, part in entry.items() if name != "name"}
-                found |= flatten(rest, f"{path}.{entry['name']}.") or {f"{path}.{entry['name']}": True}
+                leaves |= flatten(rest, f"{path}.{entry['name']}.") or {f"{path}.{entry['name']}": True}
         else:
-            found[path] = list(value) if isinstance(value, tuple) else value
-    return found
+            leaves[path] = list(value) if isinstance(value, tuple) else value
+    return leaves
 
 
 def _is_named(entry: object) -> bool:

@@ -140,24 +140,24 @@ def in_order(rows: Iterable[JobRow], sort: Sort, *, descending: bool) -> list[Jo
     """Return ``rows`` sorted by a column."""
     key = SORT_KEYS[sort]
     keyed = [(key(row), row) for row in rows]
-    known = sorted(
+    defined = sorted(
         ((value, row) for value, row in keyed if value is not None),
         key=lambda pair: (pair[0], pair[1].team, pair[1].name),
         reverse=descending,
     )
-    return [row for _, row in known] + [row for value, row in keyed if value is None]
+    return [row for _, row in defined] + [row for value, row in keyed if value is None]
 
 
 def search(rows: Sequence[JobRow], query: JobQuery) -> Page:
     """Return the page that ``query`` selects of ``rows``, which are in its order."""
     words = query.text.casefold().split()
-    found = [row for row in rows if _matches(row, query, words)]
-    states = Counter(row.state for row in found)
-    wanted = set(query.states)
-    found = [row for row in found if (row.state in wanted if wanted else _is_current(row))]
+    matches = [row for row in rows if _matches(row, query, words)]
+    states = Counter(row.state for row in matches)
+    selected = set(query.states)
+    matches = [row for row in matches if (row.state in selected if selected else _is_current(row))]
     return Page(
-        rows=tuple(found[query.offset : query.offset + query.limit]),
-        total=len(found),
+        rows=tuple(matches[query.offset : query.offset + query.limit]),
+        total=len(matches),
         states=dict(sorted(states.items())),
         teams=tuple(sorted({row.team for row in rows})),
         models=tuple(sorted({model for row in rows for model in row.models})),

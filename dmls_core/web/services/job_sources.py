@@ -130,20 +130,20 @@ class StoredJobs:
         threads: ThreadPoolExecutor,
         listed: dict[str, tuple[K, str]],
         read: Callable[[str], T | None],
-        known: dict[K, T],
+        values: dict[K, T],
     ) -> None:
-        """Read new and changed objects into ``known``, and remove deleted ones."""
-        for gone in known.keys() - {key for key, _ in listed.values()}:
-            del known[gone]
+        """Read new and changed objects into ``values``, and remove deleted ones."""
+        for gone in values.keys() - {key for key, _ in listed.values()}:
+            del values[gone]
         changed = [key for key, (_, etag) in listed.items() if self._etags.get(key) != etag]
         for key, value in zip(changed, threads.map(read, changed), strict=True):
             if key in self._unreadable:
-                continue  # the known value stays, and the next refresh reads it again
+                continue  # its value stays, and the next refresh reads it again
             target, self._etags[key] = listed[key]
             if value is None:
-                known.pop(target, None)
+                values.pop(target, None)
             else:
-                known[target] = value
+                values[target] = value
 
     def _refresh_specs(self, threads: ThreadPoolExecutor) -> None:
         hashes = sorted({record.spec_sha256 for record in self.records.values()} - self.specs.keys())
@@ -248,11 +248,11 @@ def served_versions(addresses: str, key: str) -> dict[str, int]:
     The first server is asked, or all of them if each model is placed on some.
     """
     placed = split_addresses(addresses) if split_copies(addresses) else [first_address(addresses)]
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for address in placed:
         for name, version in _versions_at(address, key):
-            found[name] = max(version, found.get(name, 0))
-    return found
+            versions[name] = max(version, versions.get(name, 0))
+    return versions
 
 
 def _versions_at(address: str, key: str) -> Iterator[tuple[str, int]]:

@@ -162,13 +162,13 @@ def _int(text: str) -> int | None:
 
 def read_versions() -> dict[str, str]:
     """Return the versions of Python and of the main packages on the API server."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 DOCTOR_SECONDS = 60.0

@@ -149,12 +149,12 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
         response = served.predict(columns)
         seconds = time.perf_counter() - started
         labels = served.labels
-    found = response[PREDICTION][0]
+    predicted = response[PREDICTION][0]
     url = f"{airflow_url() or base_url}{PREFIX}/api/v1/predictions/{team}/{name}"
     row = sent_row(columns, encoder)
     snippets = make_snippets(url, row)
     return Prediction(
-        prediction=str(found) if labels else float(found),
+        prediction=str(predicted) if labels else float(predicted),
         probabilities=[
             LabelProbability(label=label, probability=float(response[PROBABILITY + label][0]))
             for label in labels
@@ -227,14 +227,14 @@ def check_values(
                 if isinstance(feature, DateFeature):
                     warnings += _outside(feature, value, low, high)
                     continue
-                found = number(value)
+                parsed = number(value)
             except ValueError as error:
                 hint = "give a date" if isinstance(feature, DateFeature) else "give a number such as 1234.5"
                 issues.append(ValidationIssue(f"column {name!r}: {error}", hint=hint))
                 continue
-            if not low <= float(np.float32(found)) <= high:
-                side = "below" if found < low else "above"
-                message = f"{found:g} is {side} the range of the training data, {low:g} to {high:g}"
+            if not low <= float(np.float32(parsed)) <= high:
+                side = "below" if parsed < low else "above"
+                message = f"{parsed:g} is {side} the range of the training data, {low:g} to {high:g}"
                 warnings.append(Remark(column=name, message=message))
     if issues:
         raise DataError(issues)
@@ -250,10 +250,10 @@ def _kind(feature: Feature) -> str:
 def _outside(feature: DateFeature, value: Value, low: float, high: float) -> list[Remark]:
     """Return a remark if a date is outside the days of the training data, or a time outside its hours."""
     unit, shown, noun = (86_400, day_of, "dates") if feature.days else (3_600, hour_of, "times")
-    found = (feature.seconds(value) or 0) / unit
-    if low <= (math.floor(found) if feature.days else np.float32(found)) <= high:
+    amount = (feature.seconds(value) or 0) / unit
+    if low <= (math.floor(amount) if feature.days else np.float32(amount)) <= high:
         return []
-    side = "before" if found < low else "after"
+    side = "before" if amount < low else "after"
     message = f"{value} is {side} the {noun} of the training data, {shown(low)} to {shown(high)}"
     return [Remark(column=feature.name, message=message)]
 
@@ -303,7 +303,7 @@ def read_notation(team: str, name: str) -> dict[str, Any]:
     options = registry.spec(record.spec_sha256).get("data", {}) if record else {}
     default = Data()
     return {
-        key: options[key] for key in NOTATION if options.get(key, found := getattr(default, key)) != found
+        key: options[key] for key in NOTATION if options.get(key, usual := getattr(default, key)) != usual
     }
 
 
@@ -319,10 +319,11 @@ async def score_csv(body: AsyncIterator[bytes], team: str, name: str, file: str)
     ``file``. A thread writes into a pipe: it waits for a slow reader, and fails if the reader has gone.
     """
     with ExitStack() as stack:
-        known = next(
+        ending = next(
             (end for end in DATA_ENDINGS if file.lower().endswith(end) and end != ".parquet"), ".csv"
         )
-        source = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))) / f"data{known}"
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))
+        source = Path(folder) / f"data{ending}"
         with source.open("wb") as target:
             async for part in body:
                 await run_in_threadpool(target.write, part)

@@ -119,10 +119,10 @@ def enqueue(
     # A task with a slot starts before all tasks without one.
     waiting = [task for task in tasks if _waits(task)]
     waiting.sort(key=lambda task: task.state == "scheduled")
-    found: dict[str, Wait] = {}
+    waits: dict[str, Wait] = {}
     positions: dict[str, int] = defaultdict(int)
     for task, starts in zip(waiting, _starts(tasks, waiting, slots, durations), strict=True):
-        if task.dag_id not in found:
+        if task.dag_id not in waits:
             pool, has_slot = task.pool, task.state == "queued"
             positions[pool] += 1
             if task.trigger == GPU_TRIGGER:
@@ -131,8 +131,8 @@ def enqueue(
                 reason = pool_reason(pool, slots.get(pool), occupied[pool], has_slot=has_slot)
             if starts and not has_slot and occupied[pool] >= slots[pool]:
                 reason += f"; starts {in_words(starts)}"
-            found[task.dag_id] = Wait(positions[pool], pool, reason, None if has_slot else starts)
-    return found
+            waits[task.dag_id] = Wait(positions[pool], pool, reason, None if has_slot else starts)
+    return waits
 
 
 def _waits(task: PooledTask) -> bool:
@@ -152,21 +152,23 @@ def _starts(
     def left(task: PooledTask) -> Duration | None:
         if task.helper:
             return RETURNED
-        whole = expected.get(task.dag_id)
-        return whole.left((now - task.started).total_seconds()) if whole and task.started else None
+        duration = expected.get(task.dag_id)
+        return duration.left((now - task.started).total_seconds()) if duration and task.started else None
 
-    found: dict[int, Duration | None] = {}
+    start_times: dict[int, Duration | None] = {}
     for pool in {task.pool for task in waiting if slots.get(task.pool)}:
         running = [
             left(task) for task in tasks if task.pool == pool and task.state in TRAINING and not _waits(task)
         ]
-        queue = {place: expected.get(task.dag_id) for place, task in enumerate(waiting) if task.pool == pool}
+        queue = {
+            position: expected.get(task.dag_id) for position, task in enumerate(waiting) if task.pool == pool
+        }
         # If a task waits for a GPU, other programs use those that no trainer uses.
         other_use = any(task.pool == pool and task.trigger == GPU_TRIGGER for task in waiting)
         if usable := min(slots[pool], len(running)) if other_use else slots[pool]:
             starts = expected_starts(usable, running, list(queue.values()))
-            found |= dict(zip(queue, starts, strict=True))
-    return [found.get(place) for place in range(len(waiting))]
+            start_times |= dict(zip(queue, starts, strict=True))
+    return [start_times.get(position) for position in range(len(waiting))]
 
 
 def in_words(starts: Duration) -> str:

@@ -111,16 +111,16 @@ def describe_result(result: Json, insight: Json) -> ResultView:
 def _scale(result: Json, insight: Json, champion: Json | None) -> Scale | None:
     interval = result["holdout"].get("interval")
     baseline, other = insight.get("baseline"), champion["champion_score"] if champion else None
-    known = [value for value in (result["score"], baseline, other, *(interval or ())) if value is not None]
-    low, high = min(known), max(known)
+    scores = [value for value in (result["score"], baseline, other, *(interval or ())) if value is not None]
+    low, high = min(scores), max(scores)
     if high <= low:
         return None
 
-    def place(value: float | None) -> float | None:
+    def position(value: float | None) -> float | None:
         return None if value is None else round(4 + 92 * (value - low) / (high - low), 2)
 
-    ends = (place(interval[0]) or 0.0, place(interval[1]) or 0.0) if interval else None
-    return Scale(place(result["score"]) or 0.0, ends, place(baseline), place(other))
+    ends = (position(interval[0]) or 0.0, position(interval[1]) or 0.0) if interval else None
+    return Scale(position(result["score"]) or 0.0, ends, position(baseline), position(other))
 
 
 def _verdict(result: Json, insight: Json) -> tuple[str, str]:
@@ -137,9 +137,9 @@ def _verdict(result: Json, insight: Json) -> tuple[str, str]:
 
 
 def _drivers(result: Json, insight: Json) -> tuple[Driver, ...]:
-    found = insight.get("permutation") or [[*pair, None] for pair in result.get("permutation", {}).items()]
-    found = sorted(found, key=lambda entry: -entry[1])[:MAX_DRIVERS]
-    largest = max((entry[1] for entry in found), default=0.0)
+    losses = insight.get("permutation") or [[*pair, None] for pair in result.get("permutation", {}).items()]
+    losses = sorted(losses, key=lambda entry: -entry[1])[:MAX_DRIVERS]
+    largest = max((entry[1] for entry in losses), default=0.0)
     digits = decimals(largest)
 
     def text(loss: float, spread: float | None) -> str:
@@ -152,7 +152,7 @@ def _drivers(result: Json, insight: Json) -> tuple[Driver, ...]:
             width=round(100 * max(0.0, loss) / largest, 1) if largest > 0 else 0.0,
             clear=loss > 2 * (spread or 0.0),
         )
-        for name, loss, spread in found
+        for name, loss, spread in losses
     )
 
 

@@ -79,7 +79,7 @@ def compare_runs(session: Session, store: Store, team: str, name: str, run_ids: 
 
 def describe_comparison(runs: Sequence[Run], files: Sequence[RunFiles]) -> Comparison:
     """Compare runs by the files of each."""
-    results = [found.result or {} for found in files]
+    results = [entry.result or {} for entry in files]
     metrics = [result.get("holdout", {}).get("metrics", {}) for result in results]
     searched = {result.get("metric") for result in results}
     names = sorted(set().union(*metrics), key=lambda name: (name not in searched, name))
@@ -94,7 +94,7 @@ def describe_comparison(runs: Sequence[Run], files: Sequence[RunFiles]) -> Compa
         winner=best if clear else None,
         message=message,
         contrasts=contrasts,
-        scores=[_score_row(key, [found.get(key) for found in metrics]) for key in names],
+        scores=[_score_row(key, [entry.get(key) for entry in metrics]) for key in names],
         differences=_rows(documents),
         other_differences=_rows(others),
     )
@@ -102,10 +102,10 @@ def describe_comparison(runs: Sequence[Run], files: Sequence[RunFiles]) -> Compa
 
 def _score_row(key: str, values: list[float | None]) -> ScoreRow:
     direction = METRICS[key].direction if key in METRICS else ""
-    known = [value for value in values if value is not None]
+    defined = [value for value in values if value is not None]
     best: list[int] = []
-    if direction and len(set(known)) > 1:
-        top = max(known) if direction == "maximize" else min(known)
+    if direction and len(set(defined)) > 1:
+        top = max(defined) if direction == "maximize" else min(defined)
         best = [at for at, value in enumerate(values) if value == top]
     return ScoreRow(key=key, values=values, direction=direction, best=best)
 
@@ -141,7 +141,7 @@ def _other_document(result: Json) -> dict[str, Any]:
 
 def _contrast(runs: Sequence[Run], files: Sequence[RunFiles]) -> tuple[int | None, list[Contrast], str]:
     """Return the position of the best score, the comparisons of all other runs with it, and a summary."""
-    scored = {at: found.result for at, found in enumerate(files) if found.result}
+    scored = {at: entry.result for at, entry in enumerate(files) if entry.result}
     if len(scored) < 2:
         return None, [], "Fewer than two of these runs have a result."
     metrics = {(result["metric"], result["direction"]) for result in scored.values()}
@@ -211,12 +211,12 @@ def _same_rows(one: Json, other: Json) -> bool:
 
 def paired_p_value(losses: Sequence[float], others: Sequence[float]) -> float:
     """Return the two-sided p-value of a paired z-test on each row's loss (for classes: McNemar's test)."""
-    found = [one - other for one, other in zip(losses, others, strict=True)]
-    mean = sum(found) / len(found)
-    variance = sum((value - mean) ** 2 for value in found) / max(1, len(found) - 1)
+    deltas = [one - other for one, other in zip(losses, others, strict=True)]
+    mean = sum(deltas) / len(deltas)
+    variance = sum((value - mean) ** 2 for value in deltas) / max(1, len(deltas) - 1)
     if variance == 0:
         return 1.0 if mean == 0 else 0.0
-    return math.erfc(abs(mean) / math.sqrt(variance / len(found)) / math.sqrt(2))
+    return math.erfc(abs(mean) / math.sqrt(variance / len(deltas)) / math.sqrt(2))
 
 
 def _unpaired_p_value(one: Json, other: Json) -> float | None:

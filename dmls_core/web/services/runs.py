@@ -121,17 +121,17 @@ class RunDetails(BaseModel):
 def read_runs(session: Session, team: str, name: str, *, limit: int = 50, run_id: str = "") -> list[Run]:
     """Return the latest runs of a job, newest first; only ``run_id`` if it is given."""
     dag_id = layout.dag_id(team, name)
-    found = database.dag_runs(session, dag_id, limit=limit, run_id=run_id)
-    results = _read_results(session, dag_id, [row.run_id for row in found])
-    return [_run(team, name, row, results[row.run_id]) for row in found]
+    rows = database.dag_runs(session, dag_id, limit=limit, run_id=run_id)
+    results = _read_results(session, dag_id, [row.run_id for row in rows])
+    return [_run(team, name, row, results[row.run_id]) for row in rows]
 
 
 def read_run(session: Session, team: str, name: str, run_id: str) -> Run:
     """Return one run; raise ``NotFoundError`` if the job has no run with this ID."""
-    found = read_runs(session, team, name, run_id=run_id)
-    if not found:
+    runs = read_runs(session, team, name, run_id=run_id)
+    if not runs:
         raise NotFoundError(ValidationIssue(f"{team}/{name} has no run {run_id}", hint="list its runs"))
-    return found[0]
+    return runs[0]
 
 
 def read_run_details(session: Session, store: Store, team: str, name: str, run_id: str) -> RunDetails:
@@ -180,15 +180,15 @@ Results = dict[str, Mapping[str, Any]]
 
 
 def _read_results(session: Session, dag_id: str, run_ids: list[str]) -> Mapping[str, Results]:
-    found: dict[str, Results] = defaultdict(dict)
+    results: dict[str, Results] = defaultdict(dict)
     keys = ("return_value", INPUTS)
     for xcom in database.xcoms_of_runs(session, dag_id, run_ids, RESULT_TASKS, keys):
         value = xcom.value
         if isinstance(value, Mapping):
-            found[xcom.run_id][INPUTS if xcom.key == INPUTS else xcom.task_id] = value
+            results[xcom.run_id][INPUTS if xcom.key == INPUTS else xcom.task_id] = value
         elif xcom.task_id == TaskId.PLAN and isinstance(value, list) and value:
-            found[xcom.run_id][TaskId.PLAN] = {"engine": value[0]["engine"], "trainers": len(value)}
-    return found
+            results[xcom.run_id][TaskId.PLAN] = {"engine": value[0]["engine"], "trainers": len(value)}
+    return results
 
 
 def _run(team: str, name: str, row: DagRun, results: Results) -> Run:
@@ -281,8 +281,8 @@ def read_run_files(store: Store, team: str, name: str, run_key: str | None) -> R
     names = (layout.PROGRESS, layout.RESULT, layout.INSIGHT, layout.ERROR, RUNNER)
     with ThreadPoolExecutor(THREADS) as threads:
         report, validation = (threads.submit(store.head, folder + file) for file in PAGES.values())
-        found = list(threads.map(lambda file: read_json(store, folder + file), names))
-        progress, result, insight, error, runner = found
+        documents = list(threads.map(lambda file: read_json(store, folder + file), names))
+        progress, result, insight, error, runner = documents
         trials = _read_trials(store, folder, threads)
         pages = {"has_report": report.result() is not None, "has_validation": validation.result() is not None}
         return RunFiles(progress, result, insight, error, runner, trials, **pages)
@@ -305,19 +305,19 @@ def shown_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_trials(store: Store, folder: str, threads: ThreadPoolExecutor) -> list[dict[str, Any]]:
     with _lock:
-        known = dict(_trials.get(folder, {}))
+        cached = dict(_trials.get(folder, {}))
     listed = sorted(store.list(folder + layout.TRIALS), key=lambda info: info.key)[:MAX_TRIALS]
-    changed = [info for info in listed if known.get(info.key, ("", {}))[0] != info.etag]
+    changed = [info for info in listed if cached.get(info.key, ("", {}))[0] != info.etag]
 
     def read(info: ObjectInfo) -> dict[str, Any] | None:
         return read_json(store, info.key)
 
     for info, trial in zip(changed, threads.map(read, changed), strict=True):
         if trial:
-            known[info.key] = (info.etag, shown_trial(trial))
+            cached[info.key] = (info.etag, shown_trial(trial))
     with _lock:
-        _trials[folder] = known
+        _trials[folder] = cached
         _trials.move_to_end(folder)
         while len(_trials) > CACHED_RUNS:
             _trials.popitem(last=False)
-    return sorted((trial for _, trial in known.values()), key=lambda trial: int(trial["number"] or 0))
+    return sorted((trial for _, trial in cached.values()), key=lambda trial: int(trial["number"] or 0))

@@ -51,7 +51,7 @@ def make_snippets(url: str, row: Mapping[str, Any]) -> list[Snippet]:
     long = is_long(row)
     body = None if long else json.dumps([row])
     file = f", the file {ROW_FILE}" if long else ""
-    found = [
+    snippets = [
         Snippet(language="curl", needs=f"curl, {KEY}{file}", code=_curl(url, body, f'"${KEY}"')),
         Snippet(language="Python", needs=KEY + file, code=_python(url, None if long else row)),
         Snippet(
@@ -69,10 +69,11 @@ def make_snippets(url: str, row: Mapping[str, Any]) -> list[Snippet]:
         ),
     ]
     if not long:
-        return found
+        return snippets
     note = _describe(row)
     return [
-        each.model_copy(update={"code": f"{COMMENTS[each.language]} {note}\n{each.code}"}) for each in found
+        each.model_copy(update={"code": f"{COMMENTS[each.language]} {note}\n{each.code}"})
+        for each in snippets
     ]
 
 

@@ -27,7 +27,7 @@ def predict_table(team: str, name: str, content: bytes, media_type: str, accept:
     _, encoder = read_served_encoder(open_repository(settings), model)
     columns = read_rows(content, media_type)
     check_columns(dict.fromkeys(columns), encoder)
-    wanted = {name: columns[name] for name in encoder.feature_names}
+    features = {name: columns[name] for name in encoder.feature_names}
     with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
-        found = served.predict(wanted)
-    return write_rows({name: values.tolist() for name, values in found.items()}, accept)
+        predictions = served.predict(features)
+    return write_rows({name: values.tolist() for name, values in predictions.items()}, accept)

@@ -71,9 +71,9 @@ def expected_starts(
     if None in running:
         return [None] * len(waiting)
     left = [astuple(duration) for duration in running if duration]
-    known = [astuple(duration) for duration in takewhile(bool, waiting) if duration]
+    durations = [astuple(duration) for duration in takewhile(bool, waiting) if duration]
     # The first trainer of unknown duration has a known start.
-    ahead = [*known, (0.0, 0.0, 0.0)][: len(waiting)]
+    ahead = [*durations, (0.0, 0.0, 0.0)][: len(waiting)]
     bounds = [_play(slots, [end[i] for end in left], [end[i] for end in ahead]) for i in range(3)]
     starts = [Duration(*start) for start in zip(*bounds, strict=True)]
     return [*starts, *[None] * (len(waiting) - len(starts))]

@@ -33,13 +33,13 @@ export async function api(path, options = {}) {
   throw new ApiError(body ?? { status: response.status, title: response.statusText, detail: response.statusText });
 }
 
-/** Show a toast, which screen readers announce; `kind` is "good" or "bad". */
-export function toast(message, kind = "good") {
+/** Show a toast, which screen readers announce; `tone` is "good" or "bad". */
+export function toast(message, tone = "good") {
   const box = document.createElement("p");
-  box.className = `toast ${kind}`;
+  box.className = `toast ${tone}`;
   box.textContent = message;
   document.getElementById("toasts").append(box);
-  setTimeout(() => box.remove(), kind === "bad" ? 12000 : 6000);
+  setTimeout(() => box.remove(), tone === "bad" ? 12000 : 6000);
 }
 
 /** Copy a text to the clipboard; `title` names it in the toast. */

@@ -38,8 +38,8 @@ async function submit(event, dialog, work) {
     dialog.close();
     setTimeout(() => location.reload(), 900);
   } catch (error) {
-    const found = error instanceof ApiError ? (error.problem.problems ?? []) : [];
-    problem.textContent = found.length ? found.map(describe).join("\n") : error.message;
+    const problems = error instanceof ApiError ? (error.problem.problems ?? []) : [];
+    problem.textContent = problems.length ? problems.map(describe).join("\n") : error.message;
     problem.hidden = false;
   } finally {
     event.submitter.disabled = false;
@@ -48,7 +48,7 @@ async function submit(event, dialog, work) {
 
 /** Describe an error with its line. */
 function describe(problem) {
-  const place = problem.line ? `line ${problem.line}: ` : "";
+  const line = problem.line ? `line ${problem.line}: ` : "";
   const rest = [problem.found && `found ${problem.found}`, problem.hint].filter(Boolean).join("; ");
-  return `${place}${problem.key ? `${problem.key}: ` : ""}${problem.message}${rest ? ` (${rest})` : ""}`;
+  return `${line}${problem.key ? `${problem.key}: ` : ""}${problem.message}${rest ? ` (${rest})` : ""}`;
 }

@@ -22,12 +22,12 @@ async function refresh() {
   if (before && after && before.dataset.run === after.dataset.run) {
     after.replaceWith(before); // keeps its text, its scroll position, and whether it is open
   }
-  const places = [...live.querySelectorAll(".scroll")].map((box) => [box.scrollLeft, box.scrollTop]);
+  const positions = [...live.querySelectorAll(".scroll")].map((box) => [box.scrollLeft, box.scrollTop]);
   if (signature(live) !== signature(fresh)) {
     const focused = document.activeElement?.closest?.("[data-live]") === live ? document.activeElement.textContent : null;
     live.replaceChildren(...fresh.childNodes);
     document.dispatchEvent(new Event("chartschanged"));
-    [...live.querySelectorAll(".scroll")].forEach((box, i) => places[i] && ([box.scrollLeft, box.scrollTop] = places[i]));
+    [...live.querySelectorAll(".scroll")].forEach((box, i) => positions[i] && ([box.scrollLeft, box.scrollTop] = positions[i]));
     if (focused) [...live.querySelectorAll("a, summary, [tabindex]")].find((item) => item.textContent === focused)?.focus();
   } else if (before) {
     live.append(before);
@@ -45,7 +45,7 @@ function signature(root) {
   return copy.innerHTML.trim();
 }
 
-const known = head.dataset.state; // of the page; the state may change before the first request
+const shownState = head.dataset.state; // of the page; the state may change before the first request
 let posting = 0;
 
 /** Reload the page when the job's state changes, so that its buttons fit, unless the user is about to act. */
@@ -53,7 +53,7 @@ async function refreshState() {
   const now = await api(path).catch(() => null);
   if (!now) return;
   const state = `${now.state} ${now.paused} ${now.served}`;
-  if (known !== state && !posting && !document.querySelector("dialog[open]")) location.reload();
+  if (shownState !== state && !posting && !document.querySelector("dialog[open]")) location.reload();
 }
 
 async function readLog() {
