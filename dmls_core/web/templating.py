@@ -16,7 +16,7 @@ from jinja2 import Environment
 from dmls_core.html import STATIC as CHARTS
 from dmls_core.html import create_environment
 from dmls_core.html.formats import ago, brief, decimals, duration, file_size
-from dmls_core.web.services.charts import sparkline
+from dmls_core.web.services.sparkline import sparkline
 from dmls_core.web.services.submissions import mark_floats
 
 HERE = Path(__file__).parent
@@ -30,10 +30,10 @@ NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), (
 @cache
 def environment() -> Environment:
     """Return the Jinja environment of the templates."""
-    jinja = create_environment(TEMPLATES)
-    jinja.globals |= {"navigation": NAVIGATION, "sparkline": sparkline}
-    jinja.filters |= FILTERS
-    return jinja
+    found = create_environment(TEMPLATES)
+    found.globals |= {"navigation": NAVIGATION, "sparkline": sparkline}
+    found.filters |= FILTERS
+    return found
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:

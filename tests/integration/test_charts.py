@@ -30,6 +30,7 @@ COMPARISON = {
     "rows": 240, "comparable": True, "better": True, "reason": "the challenger is better by 0.12", "note": "",
 }  # fmt: skip
 FEW_SIZES = [trial(number, 0.8 + number / 100, surface=LINE) for number in range(9)]
+EQUAL = {**surface(0.8), "values": [0.8] * 9}
 REPORTS = {
     "regression": (Case(0), TRIALS, {}),
     "binary": (Case(2, names=[HOSTILE, HOSTILE + "2"]), TRIALS, {"comparison": COMPARISON}),

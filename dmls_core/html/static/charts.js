@@ -88,14 +88,14 @@ function drawCell(_, api) {
   return { type: "rect", shape: { x: x - width / 2, y: y - height / 2, width, height }, style: { fill: api.visual("color") }, emphasis: { style: { stroke: "#fff", lineWidth: 2 } } };
 }
 
-function heatmap(colors, { columns, rows, x_name, y_name }, cells, colorRange, format, more = {}) {
+function heatmap(colors, { columns, rows, x_name, y_name }, cells, [low, high], format, more = {}) {
   return {
     grid: grid({ right: 64 }),
     xAxis: category(colors, x_name, columns, { splitArea: { show: false }, ...more.xAxis }),
     yAxis: category(colors, y_name, rows, more.yAxis),
     visualMap: {
-      min: colorRange[0], max: colorRange[1], calculable: false, right: 0, top: "middle", itemWidth: 12, itemHeight: 160, padding: 0,
-      text: [format(colorRange[1]), format(colorRange[0])], textStyle: { color: colors.muted, fontSize: 11 }, inRange: { color: more.shades }, seriesIndex: 0,
+      min: low, max: high > low ? high : low + 1, calculable: false, right: 0, top: "middle", itemWidth: 12, itemHeight: 160, padding: 0,
+      text: [format(high), format(low)], textStyle: { color: colors.muted, fontSize: 11 }, inRange: { color: more.shades }, seriesIndex: 0,
     },
     series: [
       { type: "custom", data: cells, progressive: 0, renderItem: drawCell },
@@ -190,7 +190,7 @@ const builders = {
     return {
       grid: grid(),
       xAxis: numeric
-        ? axis(colors, "", { type: log && limits[0] > 0 ? "log" : "value", min: limits[0], max: limits[1], splitNumber: 3, minInterval: values.every(Number.isInteger) ? 1 : 0 })
+        ? axis(colors, "", { type: log && limits[0] > 0 ? "log" : "value", min: limits[0], max: limits[1], ...range(values), splitNumber: 3, minInterval: values.every(Number.isInteger) ? 1 : 0 })
         : category(colors, "", [...new Set(words)]),
       yAxis: axis(colors, metric, { ...range(scores), splitNumber: 4 }),
       series: [dots(colors, values.map((value, at) => [numeric ? value : String(value), scores[at]]))],

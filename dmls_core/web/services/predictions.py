@@ -319,11 +319,10 @@ async def score_csv(body: AsyncIterator[bytes], team: str, name: str, file: str)
     ``file``. A thread writes into a pipe: it waits for a slow reader, and fails if the reader has gone.
     """
     with ExitStack() as stack:
-        ending = next(
+        known = next(
             (end for end in DATA_ENDINGS if file.lower().endswith(end) and end != ".parquet"), ".csv"
         )
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))
-        source = Path(folder) / f"data{ending}"
+        source = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))) / f"data{known}"
         with source.open("wb") as target:
             async for part in body:
                 await run_in_threadpool(target.write, part)

@@ -67,11 +67,11 @@ async function check() {
   put(box, h("p", { class: "muted", text: `Checking the columns of ${file.name} …` }));
   const query = new URLSearchParams({ file: file.name, size: file.size });
   try {
-    const answer = await api(`${path}/check?${query}`, { method: "POST", body: await sampleOf(file), headers: { "Content-Type": "application/octet-stream" } });
+    const found = await api(`${path}/check?${query}`, { method: "POST", body: await sampleOf(file), headers: { "Content-Type": "application/octet-stream" } });
     if (current !== latest) return false;
-    const others = answer.others.length;
+    const others = found.others.length;
     const copied = others ? ` ${others === 1 ? "One other column is" : `${others} other columns are`} copied.` : "";
-    put(box, h("p", { class: "note good", text: `${file.name} (${bytes(file.size)}) has all ${answer.columns.length} columns of the model.${copied}` }));
+    put(box, h("p", { class: "note good", text: `${file.name} (${bytes(file.size)}) has all ${found.columns.length} columns of the model.${copied}` }));
     return true;
   } catch (error) {
     if (current === latest) problem(`${file.name} cannot be scored:`, error);
@@ -134,7 +134,7 @@ async function refresh() {
 function signature(root) {
   const copy = root.cloneNode(true);
   for (const time of copy.querySelectorAll("time")) time.textContent = "";
-  for (const button of copy.querySelectorAll("button")) for (const name of ["disabled", "data-scripted"]) button.removeAttribute(name);
+  for (const button of copy.querySelectorAll("button")) for (const own of ["disabled", "data-scripted"]) button.removeAttribute(own);
   return copy.innerHTML.trim();
 }
 

@@ -11,12 +11,12 @@ export async function showEstimate(path, toml, file) {
   const local = file instanceof File;
   const part = local && (await partOf(file));
   const body = local ? { file: file.name, ...part.query, sample: await base64(part.body) } : { file };
-  const estimate = await api(`${path}/estimate`, { method: "POST", json: { toml, ...body } });
+  const found = await api(`${path}/estimate`, { method: "POST", json: { toml, ...body } });
   put(box, h("div", { class: "note" },
-    h("p", {}, "About ", h("strong", { text: time(estimate.seconds) }), " and ", h("strong", { text: bytes(estimate.memory_bytes) }), ` of memory for ${estimate.rows.toLocaleString("en")} rows.`,
-      estimate.cost ? [" Cost: ", h("strong", { text: estimate.cost }), "."] : null),
-    h("p", { class: "hint", text: `With one CPU of this server${estimate.sampled ? ", extrapolated from a sample" : ""}.` }),
-    estimate.warnings.map((warning) => h("p", { text: warning }))));
+    h("p", {}, "About ", h("strong", { text: time(found.seconds) }), " and ", h("strong", { text: bytes(found.memory_bytes) }), ` of memory for ${found.rows.toLocaleString("en")} rows.`,
+      found.cost ? [" Cost: ", h("strong", { text: found.cost }), "."] : null),
+    h("p", { class: "hint", text: `With one CPU of this server${found.sampled ? ", extrapolated from a sample" : ""}.` }),
+    found.warnings.map((warning) => h("p", { text: warning }))));
 }
 
 async function base64(blob) {

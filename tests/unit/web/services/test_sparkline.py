@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_core.web.services.charts import SPARK_HEIGHT, SPARK_WIDTH, sparkline
+from dmls_core.web.services.sparkline import SPARK_HEIGHT, SPARK_WIDTH, sparkline
 
 
 def test_a_sparkline_stays_inside_its_box_and_rises_with_the_score():
