@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 # (PYTHONDONTWRITEBYTECODE), each start of Airflow or MLflow would compile a thousand files again.
 export UV_COMPILE_BYTECODE := 1
 
-.PHONY: help setup demo up down doctor test unit tier durations chaos compose-check lint format lock docs sbom images clean \
+.PHONY: help setup demo up down doctor test test-all unit tier chaos compose-check lint format lock docs sbom images clean \
   distclean
 
 help: ## list the targets
@@ -71,19 +71,30 @@ unit: setup ## the tests that need no services; COVERAGE=1 writes a report to bu
 	$(BIN)/pytest -n $(UNIT_WORKERS) tests/unit $(coverage)
 
 tier: setup ## the tests of one tier: make tier TIER=service (or e2e, docker, faults, gpu, and expressions of these)
-	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) -m "$(TIER)" $(coverage)
+	$(run_tests) -m "$(TIER)"
 
 # One worker waits for Airflow most of the time, so that three keep two cores busy.
 WORKERS ?= 3
 UNIT_WORKERS ?= auto
-# Stopped by an interrupt after TEST_TIME, so that pytest still cleans up and says where it was.
-TEST_TIME ?= 39m
-test: lint docs ## lint, build the docs, then run every test, on real services that the tests start and stop; RERUNS=1 repeats a failed test
-	timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) $(coverage) $(if $(RERUNS),--reruns $(RERUNS)) \
-	  $(if $(START_WITHIN),--start-within $(START_WITHIN))
+# A hang is interrupted after TEST_TIME, so that pytest still cleans up and says where it was.
+TEST_TIME ?= 75m
+run_tests = timeout --foreground -s INT -k 2m $(TEST_TIME) $(BIN)/pytest -n $(WORKERS) $(coverage) \
+  $(if $(RERUNS),--reruns $(RERUNS)) $(if $(DURATIONS),--record-durations)
 
-durations: setup ## record how long each test takes, so that the longest start first
-	$(BIN)/pytest -n $(WORKERS) --store-durations
+# lint and docs run beside the tests, which wait for services now and then.
+define test_with_checks
+	@mkdir -p build
+	@$(MAKE) --no-print-directory lint docs >build/checks.log 2>&1 & checks=$$!; \
+	  $(run_tests) $(1); tests=$$?; \
+	  wait $$checks || { cat build/checks.log; echo "make lint or make docs failed: see above"; exit 1; }; exit $$tests
+endef
+
+test: setup ## lint, docs, and all tests but the nightly ones, on real services; RERUNS=1 repeats a failed test, DURATIONS=1 records durations
+	$(call test_with_checks,-m "not nightly")
+
+test-all: TEST_TIME = 180m
+test-all: setup ## lint, docs, and every test
+	$(call test_with_checks)
 
 MINUTES ?= 10
 chaos: setup ## faults on a platform of its own for MINUTES=10: kills, stops, a full disk, lost packets; a ledger shows what was lost

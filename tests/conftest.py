@@ -1,11 +1,8 @@
-"""Fixtures that every kind of test may use, tiers as markers, and how tests share workers."""
+"""Fixtures that every kind of test may use, tiers as markers, and the groups of tests that share a worker."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -21,6 +18,7 @@ settings.load_profile("dmls")
 
 # A plug-in comes before those that import it, or pytest cannot rewrite its asserts.
 pytest_plugins = [
+    "tests.support.durations",
     "tests.services.seaweed",
     "tests.services.browser",
     "tests.services.docker_engine",
@@ -34,7 +32,6 @@ pytest_plugins = [
 ]
 
 TESTS = Path(__file__).parent
-DURATIONS = TESTS.parent / ".test_durations"
 TIERS = {"unit": "unit", "integration": "service", "e2e": "e2e", "faults": "faults", "gpu": "gpu"}
 """Folder below ``tests/`` -> the marker of its tests."""
 
@@ -49,36 +46,15 @@ SHARED = {
 }
 """Session fixture -> the group whose tests run in one worker, so that the service starts once."""
 
-SECOND_PLATFORM = {"test_backfill.py", "test_data_arrives.py", "test_monitor.py", "test_tutorials.py"}
-"""Half of the platform's tests, by their time: on a platform of their own, they run beside the others."""
-
 ENVIRONMENT = pytest.StashKey[dict[str, str]]()
 GROUP = pytest.StashKey[str]()
 """In the session's stash: the group of the test that runs."""
-START_UNTIL = pytest.StashKey[float]()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--start-within",
-        type=float,
-        metavar="MINUTES",
-        help="skip the tests that have not started by then; unit tests start first and are never skipped",
-    )
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Note until when tests start; a worker of pytest-xdist starts seconds after its parent."""
-    minutes = session.config.getoption("--start-within")
-    session.config.stash[START_UNTIL] = math.inf if minutes is None else time.monotonic() + 60 * minutes
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that comes too late, before its services start."""
+    """Note the group of the test that runs."""
     item.session.stash[GROUP] = group_of(item)
-    if time.monotonic() > item.config.stash[START_UNTIL] and not item.get_closest_marker("unit"):
-        pytest.skip(f"not started within the {item.config.getoption('--start-within'):g} minutes of this run")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,22 +76,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(TIERS[path.parts[0]])
     fixtures = getattr(item, "fixturenames", ())
     group = next((SHARED[name] for name in SHARED if name in fixtures), path.as_posix())
-    if group == "platform" and path.name in SECOND_PLATFORM:
-        group = "second-platform"
     if group == "docker":
         item.add_marker("docker")
     item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start unit tests first, then the longest group; within a group the order stays that of the files."""
-    seconds = {plain(name): value for name, value in json.loads(DURATIONS.read_text()).items()}
-    groups = {item: group_of(item) for item in items}
-    weights: dict[str, float] = {}
-    for item, group in groups.items():
-        weights[group] = weights.get(group, 0.0) + seconds.get(plain(item.nodeid), 0.1)
-    with_services = {groups[item] for item in items if not item.get_closest_marker("unit")}
-    items.sort(key=lambda item: (groups[item] in with_services, -weights[groups[item]]))
+    """Refuse a nightly test that does not say why `make test` leaves it out."""
+    for item in items:
+        for mark in item.iter_markers("nightly"):
+            if not (mark.args and isinstance(mark.args[0], str)):
+                raise pytest.UsageError(f"{item.nodeid}: write the reason into pytest.mark.nightly(reason)")
 
 
 @pytest.hookimpl(trylast=True)
@@ -154,8 +125,3 @@ class Failures:
             self.terminal.ensure_newline()
             self.terminal.section(f"{report.nodeid} ({report.when})", sep="-")
             self.terminal.write_line(report.longreprtext)
-
-
-def plain(nodeid: str) -> str:
-    """Return a node id without the group that pytest-xdist appends."""
-    return nodeid.rpartition("@")[0] if nodeid.rfind("@") > nodeid.rfind("]") else nodeid

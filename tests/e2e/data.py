@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import random
 import zipfile
 from pathlib import Path
 
@@ -66,43 +65,6 @@ max = 60
 mode = "auto"
 """.replace("'", '"')
     return spec, to_csv([*heads, "cultivar"], rows)
-
-
-def flats(rows: int = 400, seed: int = 7) -> tuple[str, str]:
-    """Return spec and CSV of generated rents with a categorical column and missing values."""
-    draw = random.Random(seed)
-    base = {"north": 9.0, "south": 14.0, "old town": 17.5}
-    table: list[list[object]] = []
-    for number in range(rows):
-        size, district, year = draw.uniform(20, 140), draw.choice(list(base)), draw.randint(1900, 2020)
-        rent = size * base[district] + (year - 1900) * 1.5 + draw.gauss(0, 20)
-        table.append(
-            [
-                number,
-                "" if draw.random() < 0.1 else round(size, 1),
-                "" if draw.random() < 0.05 else district,
-                year,
-                round(rent, 2),
-            ]
-        )
-    spec = """model = "lightgbm-regressor"
-n_trials = 3
-[columns]
-id = "flat"
-features = ["size", "district", "year"]
-categorical = ["district"]
-target = "rent"
-[n_estimators]
-min = 40
-max = 120
-[learning_rate]
-min = 0.05
-max = 0.3
-log = true
-[deploy]
-mode = "auto"
-"""
-    return spec, to_csv(["flat", "size", "district", "year", "rent"], table)
 
 
 def write_large_tables(folder: Path) -> None:

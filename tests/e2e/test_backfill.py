@@ -91,17 +91,20 @@ def wait_deferred(platform: PlatformClient, day: str, timeout: float = PATIENCE)
         time.sleep(1)
 
 
+def drop_ahead(platform: PlatformClient) -> None:
+    """Drop the job with all of its weeks but the last of the past ones."""
+    for number, day in enumerate((*PAST, NEWEST)):
+        if day != PAST[-1]:
+            platform.put(f"incoming/{TEAM}/{JOB}/data/dt={day}/part-0.csv", week(number))
+    platform.drop(TEAM, JOB, SPEC.format(trees=10), None)
+
+
 @pytest.fixture(scope="module")
 def backfilled(platform: PlatformClient) -> list[dict[str, Any]]:
     """The runs of a backfill over three past weeks, begun while the newest week's model was served.
 
     The last of the three weeks arrives when its run waits for it.
     """
-    weeks = {day: week(number) for number, day in enumerate((*PAST, NEWEST))}
-    late = weeks.pop(PAST[-1])
-    for day, rows in weeks.items():
-        platform.put(f"incoming/{TEAM}/{JOB}/data/dt={day}/part-0.csv", rows)
-    platform.drop(TEAM, JOB, SPEC.format(trees=10), None)
     platform.wait_status(TEAM, JOB, "deployed")
     # A run that read them would have other rows, features and labels.
     platform.put(f"incoming/{TEAM}/{JOB}/data/dt=2026-02-02/part-0.csv", POISON)
@@ -117,7 +120,7 @@ def backfilled(platform: PlatformClient) -> list[dict[str, Any]]:
     assert [entry["logical_date"][:10] for entry in dry] == list(PAST)
     platform.airflow("POST", "/backfills", asked)
     wait_deferred(platform, PAST[-1])
-    platform.put(f"incoming/{TEAM}/{JOB}/data/dt={PAST[-1]}/part-0.csv", late)
+    platform.put(f"incoming/{TEAM}/{JOB}/data/dt={PAST[-1]}/part-0.csv", week(PAST.index(PAST[-1])))
     return wait_ended(platform, "backfill", len(PAST))
 
 
@@ -192,6 +195,7 @@ def repeated(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return sorted((day for day in after if after[day] != before[day]), key=lambda day: after[day])
 
 
+@pytest.mark.nightly("`dmls` adds nothing to Airflow's own command")
 def test_the_command_repeats_what_it_is_told_to_and_in_that_order(
     demo: Demo, platform: PlatformClient, backfilled
 ):
@@ -217,6 +221,7 @@ def pick(page: Page, day: str) -> None:
     page.get_by_role("dialog").get_by_text("Date Range").click()
 
 
+@pytest.mark.nightly("`dmls` adds nothing to Airflow's own dialog")
 def test_the_dialog_in_airflow_s_pages_starts_the_same_run_as_the_command(
     browser: Browser, platform: PlatformClient, backfilled
 ):
@@ -275,6 +280,7 @@ def test_a_backfilled_model_is_compared_with_the_champion(platform: PlatformClie
     assert {tag["dmls.compared_with"] for tag in tags} == {champion["version"]}
 
 
+@pytest.mark.nightly("the API changes a run, too: `e2e/test_web.py`")
 def test_a_run_is_changed_from_the_trigger_form_and_the_job_is_not(platform: PlatformClient, backfilled):
     record = platform.get(f"registry/jobs/{TEAM}/{JOB}.json")
     changes = {
@@ -321,6 +327,7 @@ def test_a_mistake_in_the_trigger_form_is_answered_like_one_in_a_spec(platform: 
     platform.airflow("DELETE", f"/dags/{DAG}/dagRuns/{quote(run)}")
 
 
+@pytest.mark.nightly("trains once more; unit tests prove `run.deploy`")
 def test_a_failed_run_is_repeated_alone_and_deployed_if_that_is_asked_for(
     demo: Demo, platform: PlatformClient, backfilled
 ):
@@ -338,6 +345,7 @@ def test_a_failed_run_is_repeated_alone_and_deployed_if_that_is_asked_for(
     assert champion["tags"]["dmls.run_key"] == own["run_key"]
 
 
+@pytest.mark.nightly("trains once more; unit tests prove what a cleared run reads")
 def test_clearing_an_old_run_repeats_it_with_its_own_spec(platform: PlatformClient, backfilled):
     old = next(run for run in backfilled if run["logical_date"][:10] == PAST[1])
     before = runs_by_id(platform)[old["dag_run_id"]]

@@ -1,4 +1,4 @@
-"""Twelve bad drops, each with its own clear answer, and a good job among them that trains."""
+"""Bad drops, each with its own clear answer."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ BAD: dict[str, tuple[bytes | str | None, bytes | str | None, str, tuple[str, ...
     "csv-alone": (None, IRIS, "waiting", ("spec.toml",)),
 }
 
-DROPS = {name: (spec, table) for name, (spec, table, *_) in BAD.items()} | {"good": (GOOD, IRIS)}
-AHEAD = {("school", name): DROPS[name] for name in sorted(DROPS)}
-"""The good one is among them."""
+
+def drop_ahead(platform: PlatformClient) -> None:
+    for name, (spec, table, *_) in BAD.items():
+        platform.drop("school", name, spec, table)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -82,8 +83,3 @@ def test_a_trick_in_a_name_is_answered_where_it_was_dropped(platform: PlatformCl
     page = platform.get(f"incoming/school/{folder}/_status.md").decode()
     assert "a-z" in page
     assert not [key for key in platform.keys("registry/") if "escape" in key]
-
-
-def test_the_good_job_among_them_trains(platform: PlatformClient):
-    platform.wait_run("school", "good", "success")
-    assert platform.run_file("school", "good", "result.json")["score"] > 0.8

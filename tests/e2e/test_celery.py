@@ -8,6 +8,8 @@ from tests.e2e import data
 from tests.services.celery_platform import CeleryPlatform
 from tests.services.platform_home import eventually
 
+pytestmark = pytest.mark.nightly("a platform with another executor; the parts of DMLS are those of the demo")
+
 SPEC = data.SMALL_IRIS + '\n[deploy]\nmode = "auto"\n'
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from dmls_core.cli.demo import write_csv
-from tests.e2e import data
-from tests.services.demo_platform import NO_ENGINE, Demo, dmls
+from tests.services.demo_platform import Demo
 from tests.services.platform_client import PlatformClient
 
 
@@ -53,6 +52,9 @@ def test_predict_in_the_users_columns_and_labels(demo: Demo, platform: PlatformC
     assert {float(a["probability_setosa"]) <= 1 for a in answers} == {True}
 
 
+@pytest.mark.nightly(
+    "the parts are proven by `integration/test_database_tables.py` and unit tests of scoring"
+)
 def test_a_table_of_a_database_is_scored(demo: Demo, platform: PlatformClient, tmp_path):
     """Through an Airflow connection; the rows keep their keys, and an unknown table is named."""
     rows = write_csv(tmp_path / "iris.csv")
@@ -93,30 +95,10 @@ def test_predict_says_what_is_wrong_with_the_data(demo: Demo, platform: Platform
     assert f"dmls score demo/iris {table}" in demo.dmls("predict", "demo/iris", str(table)).stderr
 
 
-def test_submit_then_deploy(demo: Demo, platform: PlatformClient, tmp_path):
-    (tmp_path / "spec.toml").write_text(data.SMALL_IRIS)
-    (tmp_path / "iris.csv").write_text(data.iris())
-    submission = (
-        str(tmp_path / "spec.toml"),
-        str(tmp_path / "iris.csv"),
-        "--team",
-        "shell",
-        "--name",
-        "iris",
-    )
-
-    done = demo.dmls("submit", *submission, "--wait", "--json", timeout=900)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["state"] == "awaiting approval"
-
-    done = demo.dmls("deploy", "shell/iris", "--json", timeout=900)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["state"] == "deployed"
-    assert platform.champion("shell.iris")["version"] == "1"
-
-    again = demo.dmls("deploy", "shell/iris")
+def test_a_job_that_does_not_wait_for_approval_is_not_deployed(demo: Demo, platform: PlatformClient):
+    again = demo.dmls("deploy", "demo/iris")
     assert again.returncode == 1
-    assert "shell/iris does not wait for approval" in again.stderr
+    assert "demo/iris does not wait for approval" in again.stderr
 
 
 def test_the_platform_is_planned_from_its_runs(demo: Demo, platform: PlatformClient):
@@ -128,17 +110,3 @@ def test_the_platform_is_planned_from_its_runs(demo: Demo, platform: PlatformCli
     assert cpu["slots"] >= 1
     assert cpu["runs_per_day"] == pytest.approx(10 * plan["runs"] / plan["days"], rel=0.01)
     assert plan["peak_bytes"] > 50 << 20
-
-
-def test_doctor_and_up_find_everything_running(demo: Demo, platform: PlatformClient):
-    done = demo.dmls("doctor", "--json")
-    assert done.returncode == 0, done.stdout
-    checks = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
-    assert {
-        name: checks[name] for name in ("store", "mlflow", "triton", "airflow", "embedded platform")
-    } == dict.fromkeys(("store", "mlflow", "triton", "airflow", "embedded platform"), "ok")
-    up = dmls(demo.home, "up", "--json", DOCKER_HOST=NO_ENGINE)
-    assert up.returncode == 0, up.stderr
-    state = json.loads(up.stdout)
-    assert state["up"] is True
-    assert platform.settings["airflow_password"] not in up.stdout + up.stderr

@@ -1,7 +1,7 @@
 """The compose stack: it trains and serves, restarts, and lives on from a backup in empty volumes.
 
-That takes more than four minutes, so `make compose-check` runs it, with the images of the Dockerfiles. The
-suite starts the services below Airflow, with the environment of the tests in place of images to build.
+`make compose-check` runs it with the images of the Dockerfiles, `make test-all` with the environment of the
+tests in place of images to build.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from tests.services.docker_engine import DockerEngine, EngineMissingError
 from tests.services.platform_client import PlatformClient
 from tests.services.platform_home import eventually
 
-IMAGES = os.environ.get("DMLS_COMPOSE_CHECK", "")
-"""Set by ``make compose-check``: ``built``, or ``mounted`` for the environment of the tests instead."""
+IMAGES = os.environ.get("DMLS_COMPOSE_CHECK", "mounted")
+"""``built`` by ``make compose-check``; ``mounted`` for the environment of the tests instead."""
 
-BELOW_AIRFLOW = ("postgres", "s3", "s3-bucket", "s3-guard", "mlflow", "triton", "prometheus")
-whole = pytest.mark.skipif(not IMAGES, reason="the whole stack takes minutes: make compose-check")
+pytestmark = pytest.mark.nightly(
+    "the stack takes minutes to start; `integration/test_images.py` checks its files"
+)
 
 SPEC = data.IRIS.replace("max = 500", "max = 60").replace("n_trials = 5", "n_trials = 1")
 JOB = ("lab", "iris")
@@ -47,15 +48,11 @@ def folder(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def stack(
-    docker_engine: DockerEngine, folder: Path, request: pytest.FixtureRequest
-) -> Iterator[ComposeStack]:
+def stack(docker_engine: DockerEngine, trainer_image: str, folder: Path) -> Iterator[ComposeStack]:
     variables = new_variables(docker_engine.host.removeprefix("unix://"))
     stack = ComposeStack(docker_engine, folder, "dmls-test", variables=variables)
-    if IMAGES:
-        request.getfixturevalue("trainer_image")
     try:
-        stack.up(*(() if IMAGES else BELOW_AIRFLOW))
+        stack.up()
         yield stack
     finally:
         stack.down("--volumes")
@@ -78,7 +75,6 @@ def assert_it_serves(client: PlatformClient, answers: list[float]) -> None:
     client.wait_run(*JOB, "success")
 
 
-@whole
 @pytest.mark.timeout(1500)
 def test_a_dropped_spec_is_trained_in_a_container_and_served(stack: ComposeStack, answers: list[float]):
     client = stack.client()
@@ -116,7 +112,6 @@ def test_s3_starts_again_when_s3_guard_asks_for_it(stack: ComposeStack):
     assert stack.restarts("s3") == before + 1
 
 
-@whole
 @pytest.mark.timeout(900)
 def test_it_survives_a_restart(stack: ComposeStack, answers: list[float]):
     """As after a restart of the machine, when Docker starts what was running, in any order."""
@@ -126,7 +121,6 @@ def test_it_survives_a_restart(stack: ComposeStack, answers: list[float]):
     assert_it_serves(stack.client(), answers)
 
 
-@whole
 @pytest.mark.timeout(1500)
 def test_a_backup_is_restored_into_an_empty_stack(stack: ComposeStack, answers: list[float], folder: Path):
     stack.compose("stop", "--timeout", "20")
@@ -141,7 +135,6 @@ def test_a_backup_is_restored_into_an_empty_stack(stack: ComposeStack, answers: 
         restored.down("--volumes")
 
 
-@whole
 @pytest.mark.timeout(2400)
 def test_a_model_is_placed_on_two_of_three_servers_that_one_name_stands_for(
     stack: ComposeStack, folder: Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -10,7 +9,6 @@ import re
 import subprocess
 import sys
 import time
-from datetime import datetime
 from html import escape
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -20,17 +18,14 @@ import psutil
 import pytest
 
 from tests.e2e import data
-from tests.services.demo_platform import Demo, marked_processes
+from tests.services.demo_platform import Demo
 from tests.services.platform_client import PATIENCE, PlatformClient
 
-AHEAD = {
-    ("cellar", "wine"): data.wine(),
-    ("city", "flats"): data.flats(),
-    ("lab", "declined"): (data.SMALL_IRIS, data.iris()),
-    ("lab", "late"): (data.SMALL_IRIS + "[deploy]\napproval_timeout = 2\n", data.iris()),
-    ("lab", "withdrawn"): (data.SMALL_IRIS, data.iris()),
-    ("lab", "brief"): (data.SMALL_IRIS + '[deploy]\nmode = "never"\n', data.iris()),
-}
+
+def drop_ahead(platform: PlatformClient) -> None:
+    platform.drop("lab", "declined", data.SMALL_IRIS, data.iris())
+    platform.drop("lab", "late", data.SMALL_IRIS + "[deploy]\napproval_timeout = 2\n", data.iris())
+    platform.drop("lab", "withdrawn", data.SMALL_IRIS, data.iris())
 
 
 def test_the_demo_trains_deploys_and_predicts(demo: Demo):
@@ -60,6 +55,24 @@ def test_the_demo_job_is_recorded_from_end_to_end(platform: PlatformClient):
     )
 
 
+def test_the_deployment_measured_the_model_and_proved_its_answers(platform: PlatformClient):
+    deployment = platform.run_file("demo", "iris", "deployment.json")
+    served = deployment["serving"]
+    assert (deployment["model"], deployment["version"]) == ("demo.iris", 1)
+    assert served["reason"]
+    assert all(found["requests_per_second"] for found in served["measured"])
+    serving = platform.champion("demo.iris")["tags"]["dmls.serving"]
+    assert serving.startswith(f"{served['instances']} instance")
+    run_key = platform.status("demo", "iris")["run_key"]
+    card = (platform.get(f"runs/demo/iris/{run_key}/card.html") or b"").decode()
+    assert "<h2>Serving</h2>" in card
+    assert escape(serving) in card
+    golden = platform.run_file("demo", "iris", "model/golden.json")
+    answer = platform.infer("demo.iris", golden["encoded"])
+    expected = [value for row in golden["expected"] for value in row]
+    assert answer == pytest.approx(expected, abs=1e-6)
+
+
 def test_the_served_model_is_signed_and_no_secret_is_told(demo: Demo, tmp_path):
     state = json.loads((demo.home / "platform.json").read_text())
     version = Path(state["settings"]["triton_repository"]) / "demo.iris/1"
@@ -81,74 +94,33 @@ def test_the_served_model_is_signed_and_no_secret_is_told(demo: Demo, tmp_path):
     assert [p for p in psutil.process_iter(["cmdline"]) if secret in " ".join(p.info["cmdline"] or ())] == []
 
 
-def test_a_plain_boto3_drop_of_wine_needs_no_restart(platform: PlatformClient):
-    platform.wait_status("cellar", "wine", "deployed")
-
-    assert platform.dag_exists("dmls.cellar.wine")
-    assert platform.champion("cellar.wine")["version"] == "1"
-    deployment = platform.run_file("cellar", "wine", "deployment.json")
-    served = deployment["serving"]
-    assert (deployment["model"], deployment["version"]) == ("cellar.wine", 1)
-    assert served["reason"]
-    assert all(found["requests_per_second"] for found in served["measured"])
-    serving = platform.champion("cellar.wine")["tags"]["dmls.serving"]
-    assert serving.startswith(f"{served['instances']} instance")
-    run_key = platform.status("cellar", "wine")["run_key"]
-    card = (platform.get(f"runs/cellar/wine/{run_key}/card.html") or b"").decode()
-    assert "<h2>Serving</h2>" in card
-    assert escape(serving) in card
-    golden = platform.run_file("cellar", "wine", "model/golden.json")
-    answer = platform.infer("cellar.wine", golden["encoded"])
-    expected = [value for row in golden["expected"] for value in row]
-    assert answer == pytest.approx(expected, abs=1e-6)
-    admitted = json.loads(platform.get("registry/jobs/cellar/wine.json") or b"{}")["admitted"]
-    processes = marked_processes(platform.state["platform_id"])
-    supervisors = []
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "supervisord" in " ".join(process.cmdline()):
-                supervisors.append(process.create_time())
-    assert supervisors
-    assert max(supervisors) < datetime.fromisoformat(admitted).timestamp()
-
-
 def test_dropped_files_are_scored_by_the_served_version(platform: PlatformClient, demo: Demo, tmp_path):
-    platform.wait_status("cellar", "wine", "deployed")
-    table = pl.read_csv(data.wine()[1].encode())
+    table = pl.read_csv(data.iris().encode())
     rows = io.BytesIO()
     table.write_parquet(rows)
-    platform.put("scoring/cellar/wine/may.parquet", rows.getvalue())
+    platform.put("scoring/demo/iris/may.parquet", rows.getvalue())
     bad, good = tmp_path / "bad.csv", tmp_path / "good.csv"
     table.write_csv(good)
     bad.write_text(f"{','.join(table.columns)}\n{',?' * (table.width - 1)}\n")
 
-    scored = demo.dmls("score", "cellar/wine", str(good), "--json")
+    scored = demo.dmls("score", "demo/iris", str(good), "--json")
     assert scored.returncode == 0, scored.stderr
     (record,) = json.loads(scored.stdout)["files"]
     assert (record["state"], record["rows"], record["version"]) == ("scored", table.height, 1)
-    refused = demo.dmls("score", "cellar/wine", str(bad))
+    refused = demo.dmls("score", "demo/iris", str(bad))
     assert refused.returncode == 1
     assert "row 1: '?' is not a number" in refused.stderr
 
-    found = pl.read_csv(platform.get("scored/cellar/wine/good.csv") or b"")
+    found = pl.read_csv(platform.get("scored/demo/iris/good.csv") or b"")
     assert found.select(table.columns).equals(table)
     assert set(found["model_version"]) == {1}
     end = time.monotonic() + PATIENCE
-    while (content := platform.get("scored/cellar/wine/may.parquet")) is None:
-        assert time.monotonic() < end, platform.get("scored/cellar/wine/may.parquet.json")
+    while (content := platform.get("scored/demo/iris/may.parquet")) is None:
+        assert time.monotonic() < end, platform.get("scored/demo/iris/may.parquet.json")
         time.sleep(0.5)
     other = pl.read_parquet(io.BytesIO(content))
     assert other["prediction"].cast(pl.String).equals(found["prediction"].cast(pl.String))
-    assert platform.get("scored/cellar/wine/bad.csv") is None
-
-
-def test_a_boosted_regressor_with_categories_and_gaps(platform: PlatformClient):
-    platform.wait_status("city", "flats", "deployed")
-
-    result = platform.run_file("city", "flats", "result.json")
-    assert result["metric"] == "r2"
-    assert result["score"] > 0.8
-    assert result["features"] == ["size", "district", "year"]
+    assert platform.get("scored/demo/iris/bad.csv") is None
 
 
 LOAD = """
@@ -162,14 +134,14 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import mlflow, pandas
 mlflow.set_tracking_uri(sys.argv[1])
-model = mlflow.pyfunc.load_model("models:/city.flats@champion")
-frame = pandas.DataFrame({"size": [50.0, None], "district": ["south", None], "year": [1990, 2001]})
-print(json.dumps([float(v) for v in model.predict(frame)["prediction"]]))
+model = mlflow.pyfunc.load_model("models:/demo.iris@champion")
+names = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
+frame = pandas.DataFrame([[5.1, 3.5, 1.4, 0.2], [6.3, 3.3, 6.0, 2.5]], columns=names)
+print(json.dumps(list(model.predict(frame)["prediction"])))
 """
 
 
 def test_anyone_loads_the_champion_from_mlflow_without_dmls(platform: PlatformClient, tmp_path):
-    platform.wait_status("city", "flats", "deployed")
     done = subprocess.run(
         [sys.executable, "-c", LOAD, platform.settings["mlflow_uri"]],
         cwd=tmp_path,
@@ -179,16 +151,13 @@ def test_anyone_loads_the_champion_from_mlflow_without_dmls(platform: PlatformCl
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    south, unknown = json.loads(done.stdout.splitlines()[-1])
-    assert 500 < south < 1200
-    assert 200 < unknown < 3000
+    assert json.loads(done.stdout.splitlines()[-1]) == ["setosa", "virginica"]
 
 
 def test_the_report_is_one_click_away(platform: PlatformClient):
-    platform.wait_status("city", "flats", "deployed")
-    run = quote(platform.runs("city", "flats")[-1]["dag_run_id"], safe="")
+    run = quote(platform.runs("demo", "iris")[-1]["dag_run_id"], safe="")
 
-    tasks = f"/dags/dmls.city.flats/dagRuns/{run}/taskInstances"
+    tasks = f"/dags/dmls.demo.iris/dagRuns/{run}/taskInstances"
     found = [
         platform.airflow("GET", f"{tasks}/{task}/links")["extra_links"]
         for task in ("register", "approve", "stage", "promote")
@@ -197,22 +166,22 @@ def test_the_report_is_one_click_away(platform: PlatformClient):
     links = found[0]
     assert found == [links] * 4
     assert links["Report"] == f"{links['MLflow run']}/artifacts/report.html"
-    assert platform.status("city", "flats")["links"]["report"] == links["Report"]
+    assert platform.status("demo", "iris")["links"]["report"] == links["Report"]
     query = urlencode({"path": "report.html", "run_uuid": links["MLflow run"].rsplit("/", 1)[1]})
     assert b"Content-Security-Policy" in platform.mlflow(f"/get-artifact?{query}")
 
 
 def test_the_same_drop_twice_makes_one_run(platform: PlatformClient):
-    platform.wait_status("cellar", "wine", "deployed")
-    before = platform.status("cellar", "wine")
+    before = platform.status("demo", "iris")
 
-    platform.drop("cellar", "wine", *AHEAD["cellar", "wine"])
+    for key in ("iris.csv", "spec.toml"):
+        platform.put(f"incoming/demo/iris/{key}", platform.get(f"incoming/demo/iris/{key}"))
     platform.airflow("POST", "/dags/dmls.intake/dagRuns", {"logical_date": None})
     wait_for_intake(platform)
 
-    assert len(platform.runs("cellar", "wine")) == 1
-    assert platform.status("cellar", "wine")["run_key"] == before["run_key"]
-    assert platform.status("cellar", "wine")["state"] == "deployed"
+    assert len(platform.runs("demo", "iris")) == 1
+    assert platform.status("demo", "iris")["run_key"] == before["run_key"]
+    assert platform.status("demo", "iris")["state"] == "deployed"
 
 
 def test_a_rejected_approval_deploys_nothing(platform: PlatformClient):
@@ -253,13 +222,13 @@ def test_deleting_the_spec_withdraws_the_approval(platform: PlatformClient):
 
 
 def test_removing_the_drop_retires_the_dag_and_keeps_its_history(platform: PlatformClient):
-    platform.wait_run("lab", "brief", "success")
+    platform.wait_run("lab", "late", "success")
 
     platform.delete("incoming/lab/brief/spec.toml")
 
-    wait_for(lambda: json.loads(platform.get("registry/jobs/lab/brief.json"))["state"] == "retired")
-    wait_for(lambda: platform.airflow("GET", "/dags/dmls.lab.brief")["is_stale"])
-    assert len(platform.runs("lab", "brief")) == 1
+    wait_for(lambda: json.loads(platform.get("registry/jobs/lab/late.json"))["state"] == "retired")
+    wait_for(lambda: platform.airflow("GET", "/dags/dmls.lab.late")["is_stale"])
+    assert len(platform.runs("lab", "late")) == 1
 
 
 def wait_for_intake(platform: PlatformClient) -> None:

@@ -86,11 +86,14 @@ def with_answers(frame: pl.DataFrame, wrong: int) -> pl.DataFrame:
     )
 
 
+def drop_ahead(platform: PlatformClient) -> None:
+    platform.put(f"incoming/{TEAM}/{JOB}/data/2026-01-05.csv", rows(0).write_csv())
+    platform.drop(TEAM, JOB, SPEC, None)
+
+
 @pytest.fixture(scope="module")
 def served(platform: PlatformClient) -> dict[str, Any]:
     """The answer about a job that is served."""
-    platform.put(f"incoming/{TEAM}/{JOB}/data/2026-01-05.csv", rows(0).write_csv())
-    platform.drop(TEAM, JOB, SPEC, None)
     return platform.wait_status(TEAM, JOB, "deployed")
 
 
@@ -147,12 +150,6 @@ def test_drift_is_reported_and_starts_one_run_on_the_newest_data(platform: Platf
     assert platform.champion(f"{TEAM}.{JOB}")["tags"]["dmls.run_key"] == record["run_key"]
 
 
-def test_what_was_compared_is_not_compared_again(platform: PlatformClient, served):
-    before = platform.keys(f"monitor/{TEAM}/{JOB}/")
-    assert run_monitor(platform) == {"compare": "success", "retrain": "skipped", "settle": "success"}
-    assert platform.keys(f"monitor/{TEAM}/{JOB}/") == before
-
-
 KILLED_ROLLBACK = """
 import os, signal, sys
 from dmls_core.cli.main import app
@@ -167,6 +164,7 @@ def served_versions(platform: PlatformClient) -> list[str]:
     return httpx.get(address, timeout=30).json().get("versions", [])
 
 
+@pytest.mark.nightly("`integration/test_rollback.py` repairs the same difference of Triton and MLflow")
 def test_a_rollback_whose_process_is_killed_is_undone(platform: PlatformClient, served):
     """Triton has changed and MLflow has not: the repair makes them agree, by itself."""
     champion = platform.champion(f"{TEAM}.{JOB}")["tags"]["dmls.triton_version"]

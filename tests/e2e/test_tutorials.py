@@ -14,7 +14,8 @@ from tests.services.demo_platform import NO_ENGINE, SETTINGS, Demo
 from tests.services.platform_client import PlatformClient
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
+README = ROOT / "README.md"
+TUTORIALS = {page.stem: page for page in sorted((ROOT / "docs/tutorials").glob("*.md"))}
 
 PROOFS = {
     "README": ["178 predictions by shop.wine version 1"],
@@ -40,16 +41,29 @@ def commands(page: Path) -> str:
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, TUTORIALS["analyst"]], ids=lambda page: page.stem)
 def test_its_commands_work_as_written(demo: Demo, platform: PlatformClient, tmp_path: Path, page: Path):
+    run_commands(demo, tmp_path, page)
+
+
+@pytest.mark.nightly("they train and serve a model as the README does")
+@pytest.mark.parametrize(
+    "page", [TUTORIALS[name] for name in TUTORIALS if name != "analyst"], ids=lambda page: page.stem
+)
+def test_longer_tutorials_work_as_written(demo: Demo, platform: PlatformClient, tmp_path: Path, page: Path):
+    run_commands(demo, tmp_path, page)
+
+
+def run_commands(demo: Demo, folder: Path, page: Path) -> None:
+    """Run a page's commands in a folder, and check what they print."""
     scripts = Path(sys.executable).parent
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-euo", "pipefail", "-c", commands(page)],
-        cwd=tmp_path,
+        cwd=folder,
         env={
             # What `source .venv/bin/activate` sets, and what a login shell has.
             "PATH": f"{scripts}:{os.environ['PATH']}",
-            "HOME": str(tmp_path),
+            "HOME": str(folder),
             "LANG": "C.UTF-8",
             "COLUMNS": "160",
             "DMLS_HOME": str(demo.home),

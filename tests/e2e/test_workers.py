@@ -8,14 +8,14 @@ from tests.e2e import data
 from tests.services.platform_client import PlatformClient
 
 SPEC = """model = ["random-forest-classifier", "xgboost-classifier"]
-n_trials = 21
+n_trials = 9
 
 [columns]
 target = "species"
 
 [n_estimators]
 min = 20
-max = 200
+max = 60
 
 [random-forest-classifier.max_features]
 min = 0.2
@@ -34,7 +34,9 @@ strategy = "random"
 mode = "never"
 """
 
-AHEAD = {("lab", "shared"): (SPEC, data.iris())}
+
+def drop_ahead(platform: PlatformClient) -> None:
+    platform.drop("lab", "shared", SPEC, data.iris())
 
 
 def test_two_workers_meet_n_trials_exactly(platform: PlatformClient):
@@ -45,8 +47,8 @@ def test_two_workers_meet_n_trials_exactly(platform: PlatformClient):
         platform.run_file("lab", "shared", key.split("/", 4)[4])
         for key in sorted(platform.keys(f"runs/lab/shared/{result['run_key']}/trials/"))
     ]
-    assert result["n_trials"] == 21
-    assert [trial["number"] for trial in trials] == list(range(21))
+    assert result["n_trials"] == 9
+    assert [trial["number"] for trial in trials] == list(range(9))
     assert {trial["model"] for trial in trials} == {"random-forest-classifier", "xgboost-classifier"}
     assert trials[result["best_trial"]]["model"] == result["model"]
     searches = {task["map_index"]: task for task in searches_of(platform, run["dag_run_id"])}

@@ -7,6 +7,7 @@ import signal
 import time
 
 import psutil
+import pytest
 
 from tests.bench.chaos import SPEC, TEAM, check
 from tests.e2e import data
@@ -14,6 +15,8 @@ from tests.e2e.test_cancel import trainers
 from tests.services.demo_platform import Demo
 from tests.services.platform_client import PATIENCE, PlatformClient
 from tests.services.platform_home import PlatformHome, eventually
+
+pytestmark = pytest.mark.nightly("other files of `faults` kill the same parts one by one")
 
 JOBS = ("duplicate", "trainer")
 SERVICES = ("airflow-scheduler", "s3", "triton")

@@ -6,6 +6,7 @@ import json
 import time
 
 import psutil
+import pytest
 
 from tests.e2e import data
 from tests.e2e.test_cancel import trainers
@@ -13,7 +14,7 @@ from tests.services.demo_platform import marked_processes
 from tests.services.platform_client import PlatformClient
 
 SPEC = (
-    data.IRIS.replace("min = 50\nmax = 500", "min = 300\nmax = 600").replace("n_trials = 5", "n_trials = 8")
+    data.IRIS.replace("min = 50\nmax = 500", "min = 300\nmax = 600").replace("n_trials = 5", "n_trials = 6")
     + '[deploy]\nmode = "auto"\n'
 )
 
@@ -48,8 +49,8 @@ def assert_ended_well_once(platform: PlatformClient, name: str, paid: set[str]) 
     platform.wait_status("faults", name, "deployed", final=("rejected",))
     result = platform.run_file("faults", name, "result.json")
     trials = [key for key in platform.keys(f"runs/faults/{name}/") if "/trials/" in key]
-    assert result["n_trials"] == 8
-    assert len(trials) == 8
+    assert result["n_trials"] == 6
+    assert len(trials) == 6
     assert paid <= set(trials)
     assert len(platform.runs("faults", name)) == 1
     assert platform.champion(f"faults.{name}")["version"] == "1"
@@ -70,6 +71,7 @@ def test_the_trainer(platform: PlatformClient):
         assert now["intermediate_values"][: len(trial["intermediate_values"])] == trial["intermediate_values"]
 
 
+@pytest.mark.nightly("`faults/test_platform_kill.py` kills them without a run, `test_the_trainer` within one")
 def test_services_of_airflow(platform: PlatformClient):
     paid = drop_and_wait_for_trials(platform, "services")
     for name in ("triggerer", "scheduler"):

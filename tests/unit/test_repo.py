@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.durations import COLLECTED, read_durations
+
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
@@ -127,6 +129,44 @@ def test_no_file_holds_this_machine_or_a_registry():
             found.append(f"{file.relative_to(ROOT)}: {match[0]}")
     assert found == []
     assert not (ROOT / "uv.lock").exists()
+
+
+# -- tests ---------------------------------------------------------------------------------------------
+
+
+def nightly_tests() -> dict[str, str]:
+    """Return the reasons of the tests that are marked as nightly: whole files, classes and functions."""
+    reasons = {}
+    for file in python_files("tests"):
+        name = file.relative_to(ROOT / "tests").as_posix()
+        for node in ast.walk(ast.parse(file.read_text())):
+            marks: list[ast.expr] = []
+            test = name
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                marks, test = node.decorator_list, f"{name}::{node.name}"
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+                marks = [node.value]
+            for call in (part for mark in marks for part in ast.walk(mark)):
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.nightly":
+                    reasons[test] = ast.literal_eval(call.args[0])
+    return reasons
+
+
+def test_contributing_lists_the_nightly_tests():
+    rows = [f"| `{test}` | {reason} |" for test, reason in sorted(nightly_tests().items())]
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    table = page.partition("| test | why only nightly |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == rows, "the table in CONTRIBUTING.md should be:\n" + "\n".join(rows)
+
+
+def test_the_durations_of_nearly_all_tests_are_recorded(pytestconfig: pytest.Config):
+    """Record them with `make test DURATIONS=1`, and with `make test-all DURATIONS=1` for the nightly ones."""
+    collected = pytestconfig.stash.get(COLLECTED, None)
+    if collected is None:
+        pytest.skip("the whole suite is not collected")
+    recorded = set(read_durations())
+    assert sorted(recorded - collected) == []
+    assert len(recorded) >= 0.95 * len(collected), sorted(collected - recorded)[:50]
 
 
 # -- locks ---------------------------------------------------------------------------------------------
