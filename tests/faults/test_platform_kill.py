@@ -9,14 +9,6 @@ import pytest
 
 from tests.services.platform_home import PlatformHome, eventually
 
-SERVICES = (
-    ("s3",),
-    ("postgres",),
-    ("mlflow", "triton", "airflow-api-server"),
-    ("airflow-scheduler", "airflow-triggerer"),
-)
-"""Services that are killed at once: what all others need alone, then those that do not need each other."""
-
 
 def healthy(home: PlatformHome) -> bool:
     # The doctor, which takes seconds of CPU time, is asked only once every service runs.
@@ -43,7 +35,23 @@ def settings_of_the_platform(home: PlatformHome, monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("services", SERVICES, ids="+".join)
+# What all others need is killed alone, then those that do not need each other.
+@pytest.mark.parametrize(
+    "services",
+    [
+        ("s3",),
+        ("airflow-scheduler", "airflow-triggerer"),
+        pytest.param(
+            ("postgres",),
+            marks=pytest.mark.nightly("`make test` kills the object store and two parts of Airflow"),
+        ),
+        pytest.param(
+            ("mlflow", "triton", "airflow-api-server"),
+            marks=pytest.mark.nightly("`make test` kills the object store and two parts of Airflow"),
+        ),
+    ],
+    ids="+".join,
+)
 def test_killed_services_start_again_by_themselves(home: PlatformHome, services: tuple[str, ...]):
     key = f"kill/{services[0]}"
     client(home).put_object(Bucket="dmls", Key=key, Body=b"kept")
@@ -59,6 +67,7 @@ def test_killed_services_start_again_by_themselves(home: PlatformHome, services:
     assert client(home).get_object(Bucket="dmls", Key=key)["Body"].read() == b"kept"
 
 
+@pytest.mark.nightly("`test_up_after_everything_was_killed` kills it, too")
 def test_up_after_the_supervisor_was_killed(home: PlatformHome):
     before = {m.process.pid for m in home.processes()}
     os.kill(home.supervisor_pid(), signal.SIGKILL)

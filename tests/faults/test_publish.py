@@ -45,6 +45,15 @@ STEPS = [
 ]
 
 
+SOME_STEPS = [
+    "upload {name}.candidate/{new}/checkpoint.tl",
+    "load {name}.candidate",
+    "put {name}/config.pbtxt",
+    "finish",
+]
+"""Before and after Triton is asked, and between Triton and MLflow."""
+
+
 @pytest.fixture
 def name() -> str:
     return f"lab.faults{next(numbers)}"
@@ -80,7 +89,12 @@ def answers(client, name: str, folder: Path) -> bool:
     )
 
 
-def test_killed_at_every_step_a_proven_version_answers_and_a_repeat_finishes(triton, made, name):
+@pytest.mark.parametrize(
+    "steps",
+    [SOME_STEPS, pytest.param(STEPS, marks=pytest.mark.nightly("all steps; `make test` takes four of them"))],
+    ids=["some", "all"],
+)
+def test_killed_at_a_step_a_proven_version_answers_and_a_repeat_finishes(triton, made, name, steps):
     driver = subprocess.Popen(
         [sys.executable, "-m", "tests.support.publisher"],
         stdin=subprocess.PIPE,
@@ -94,7 +108,7 @@ def test_killed_at_every_step_a_proven_version_answers_and_a_repeat_finishes(tri
     try:
         with triton.client() as client:
             Deployment(repository, client, name).deploy(made(0))
-            for number, step in enumerate(STEPS, start=1):
+            for number, step in enumerate(steps, start=1):
                 (old,) = client.versions(name)
                 if step == OTHER_LABELS:
                     change_encoder(made(number), lambda e: e["target"].update(labels=["x", "y", "z"]))
@@ -183,7 +197,15 @@ def test_triton_killed_between_load_and_verification(triton, made, name, monkeyp
         assert Deployment(repository, client, name).deploy(made(1)).version == 2
 
 
-@pytest.mark.parametrize("step", ["load {name}.candidate", "load {name}"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "load {name}",
+        pytest.param(
+            "load {name}.candidate", marks=pytest.mark.nightly("`make test` kills at `load {name}`")
+        ),
+    ],
+)
 def test_a_model_that_kills_its_server_is_not_loaded_again(triton, made, name, step, monkeypatch):
     """The server restarts, as under a supervisor, and serves the version before, by itself."""
     monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 300.0)
@@ -220,17 +242,16 @@ def test_publisher_and_server_killed_together(triton, made, name):
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(made(0))
         Deployment(repository, client, name).stage(made(1))
+        Deployment(repository, client, f"{name}.damaged").deploy(made(0))
     repository.serve(name, 2, previous=1)
+    (repository.root / f"{name}.damaged" / "1" / "checkpoint.tl").write_bytes(b"no forest")
     triton.stop(signal.SIGKILL)
     triton.start()
     with triton.client(timeout=20.0) as client:
         assert client.versions(name) == (1,)
         assert client.versions(f"{name}.candidate") == ()
         assert answers(client, name, made(0))
-        (repository.root / name / "1" / "checkpoint.tl").write_bytes(b"no forest")
-        triton.stop()
-        triton.start()
-        assert client.versions(name) == (), "a forest whose file has changed is not loaded"
+        assert client.versions(f"{name}.damaged") == (), "a forest whose file has changed is not loaded"
         assert client.live()
 
 

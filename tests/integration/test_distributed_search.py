@@ -135,6 +135,9 @@ def test_two_models_compete_and_one_is_refitted(iris: Path):
     assert [gist(trial) for trial in trials(iris)] == [gist(trial) for trial in whole]
 
 
+@pytest.mark.nightly(
+    "`test_shared_search.py` shares searches, `e2e/test_workers.py` with trainers of Airflow"
+)
 def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: PostgresServer):
     postgres.empty()
     (iris / "spec.toml").write_text(MODELS.format(n_trials=14, workers=2))
@@ -191,6 +194,7 @@ def test_a_study_that_does_not_answer_is_told_without_its_password(iris: Path):
     assert "hunter2" not in output + errors + (iris / "out/error.json").read_text()
 
 
+@pytest.mark.nightly("`test_train.py` kills a trainer once")
 def test_killed_at_ten_random_moments_no_finished_trial_is_paid_twice(iris: Path):
     (iris / "spec.toml").write_text(BOOSTED)
     moments = random.Random(7)

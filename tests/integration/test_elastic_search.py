@@ -95,6 +95,9 @@ def search(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     return _search
 
 
+@pytest.mark.nightly(
+    "suites of runners and `test_shared_search.py` prove the parts, with programs in place of trainers"
+)
 def test_a_run_that_waits_gets_the_slot_of_a_helper_which_comes_back(
     store: Store, search: Callable[..., Launch]
 ):

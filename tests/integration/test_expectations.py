@@ -13,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.data.validation import LARGE, ValidationProcess
+from dmls_core.data.validation import LARGE, ValidationProcess, _outcome
+from dmls_core.data.validation.checks import check
+from dmls_core.data.validation.expectations import TYPES, plan_expectations
+from dmls_core.data.validation.facts import gather_facts
 from dmls_core.errors import PlatformError
+from dmls_core.settings import DataLimits
 from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
 
 PATIENCE = 600
@@ -138,11 +142,6 @@ def test_great_expectations_comes_to_the_same_results(tmp_path):
     import pandas as pd
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-    from dmls_core.data.validation.checks import check
-    from dmls_core.data.validation.expectations import TYPES, plan_expectations
-    from dmls_core.data.validation.facts import gather_facts
-    from dmls_core.settings import DataLimits
-
     frame = pd.DataFrame(
         {
             "size": [0.5, None, 2.5, 2.5, 9.0, None, 7.0, 1.0],
@@ -204,12 +203,15 @@ def test_a_wide_table_is_summarized(tmp_path, started):
     assert "This page shows 100 of 151 columns" in page
 
 
-def test_bounds_of_numbers(tmp_path, started):
+def test_bounds_of_numbers(tmp_path):
     content = "size,target\n0.1,a\n0.2,b\n16777217,b\nNA,a\n"
     expectations = {"columns": {"size": {"min": 0.1, "max": 16_777_216, "values": [0.1, 0.2, 16_777_217]}}}
-    process = ValidationProcess(_spec(expectations), [_data(tmp_path, content)], tmp_path / "out")
-    started.append(process)
-    (failed,) = process.result(PATIENCE).failed
+    spec = _spec(expectations)
+    table = gather_facts(spec, [_data(tmp_path, content)], DataLimits())
+    outcomes = [
+        _outcome(expectation, check(expectation, table)) for expectation in plan_expectations(spec, table)
+    ]
+    (failed,) = [outcome for outcome in outcomes if not outcome.success]
     assert failed.expectation == "expect_column_values_to_be_between"
     assert failed.message == (
         "column 'size': every value is at least 0.1 and at most 16777216, but: "

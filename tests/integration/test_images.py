@@ -269,6 +269,9 @@ def test_the_trainer_trains_locked_down(
     assert (results / "model/checkpoint.tl").stat().st_uid == 10001
 
 
+@pytest.mark.nightly(
+    "`e2e/test_workers.py` shares a search, `test_the_trainer_trains_locked_down` trains in a container"
+)
 @pytest.mark.timeout(1200)
 def test_containers_share_a_search_over_the_hosts_network(
     docker_engine: DockerEngine,

@@ -22,18 +22,21 @@ from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.serving.formats.treelite.gtil import nvforest_predictor, predict_float32
 from tests.support.fil_cases import ROWS, made_model
 
-rows = np.concatenate([ROWS, 1e6 * ROWS, np.trunc(9 * ROWS)])
-if kind == "categories":  # whole numbers as the encoder writes them: known, unknown, and -1
-    rows[:, :2] = np.trunc(rows[:, :2]) % 20 - 1
-rows[np.random.default_rng(1).random(rows.shape) < 0.1] = np.nan
-model = made_model(kind)
-found, expected = nvforest_predictor(model)(rows), predict_float32(model, rows)
-print(json.dumps({
-    "shapes": [found.shape, expected.shape],
-    "equal": bool(np.array_equal(found, expected)),
-    "difference": float(np.abs(found - expected).max()),
-    "tolerance": checkpoint.tolerance(model, rows),
-}))
+def compare(kind):
+    rows = np.concatenate([ROWS, 1e6 * ROWS, np.trunc(9 * ROWS)])
+    if kind == "categories":  # whole numbers as the encoder writes them: known, unknown, and -1
+        rows[:, :2] = np.trunc(rows[:, :2]) % 20 - 1
+    rows[np.random.default_rng(1).random(rows.shape) < 0.1] = np.nan
+    model = made_model(kind)
+    found, expected = nvforest_predictor(model)(rows), predict_float32(model, rows)
+    return {
+        "shapes": [found.shape, expected.shape],
+        "equal": bool(np.array_equal(found, expected)),
+        "difference": float(np.abs(found - expected).max()),
+        "tolerance": checkpoint.tolerance(model, rows),
+    }
+
+print(json.dumps({kind: compare(kind) for kind in kinds}))
 """
 
 PYFUNC = """
@@ -92,16 +95,25 @@ def run(site: Path, script: str, **values: Any) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("kind", ["two", "three", "values"])
-def test_forests_answer_as_treelite_bit_for_bit(site: Path, kind: str) -> None:
-    found = run(site, PREDICT, kind=kind)
+FORESTS, BOOSTED = ("two", "three", "values"), ("boosted", "categories", "oblivious")
+
+
+@pytest.fixture(scope="module")
+def compared(site: Path) -> dict[str, Any]:
+    """How nvForest's predictions compare with Treelite's, by kind of model."""
+    return run(site, PREDICT, kinds=[*FORESTS, *BOOSTED])
+
+
+@pytest.mark.parametrize("kind", FORESTS)
+def test_forests_answer_as_treelite_bit_for_bit(compared: dict[str, Any], kind: str) -> None:
+    found = compared[kind]
     assert found["shapes"][0] == found["shapes"][1]
     assert found["equal"]
 
 
-@pytest.mark.parametrize("kind", ["boosted", "categories", "oblivious"])
-def test_boosted_trees_answer_within_the_tolerance(site: Path, kind: str) -> None:
-    found = run(site, PREDICT, kind=kind)
+@pytest.mark.parametrize("kind", BOOSTED)
+def test_boosted_trees_answer_within_the_tolerance(compared: dict[str, Any], kind: str) -> None:
+    found = compared[kind]
     assert found["shapes"][0] == found["shapes"][1]
     assert found["difference"] <= found["tolerance"]
 

@@ -123,10 +123,11 @@ def test_at_the_first_that_fails_all_stay_at_the_old_version(replicas, clients, 
     assert versions_that_answer(clients, models[1]) == [{2}, {2}]
 
 
-def test_a_server_that_is_down_stops_the_deployment_and_gets_it_later(replicas, clients, models):
+def test_a_server_that_is_down_stops_the_deployment_and_gets_it_later(replicas, clients, models, monkeypatch):
+    monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
     repository, servers = replicas
     deployment = Deployment(repository, clients, NAME)
-    servers[1].stop()
+    servers[1].stop(signal.SIGKILL)
     with pytest.raises(ServingError, match="does not answer"):
         deployment.deploy(models[2])
     assert versions_that_answer(clients[:1], models[1]) == [{2}]
@@ -190,7 +191,7 @@ def test_scaling_out_and_in_drops_no_request(replicas, clients, models, tmp_path
     config, both = documented_nginx(clients)
     repository, servers = replicas
     version = Deployment(repository, clients, NAME).deploy(models[1]).version
-    servers[1].stop()
+    servers[1].stop(signal.SIGKILL)
     one = re.sub(r"(server triton-1:\d+ [^;]*);", r"\1 down;", config)
     try:
         with (

@@ -6,7 +6,6 @@ import csv
 import io
 import itertools
 import json
-import signal
 import threading
 import time
 from urllib.request import urlopen
@@ -316,26 +315,6 @@ def test_a_csv_comes_back_with_labels(repository, client, candidate, name, proto
     source.write_text("size,count\n1,2\n")
     with pytest.raises(DataError, match="no column 'colour'"):
         predict_file(predictor, source, io.StringIO())
-
-
-def test_triton_killed_between_deploy_and_verify(triton, repository, candidate, name, monkeypatch):
-    monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
-    with triton.client(timeout=20.0) as client:
-        Deployment(repository, client, name).deploy(candidate(0))
-        Deployment(repository, client, name).verify(1)
-        Deployment(repository, client, name).deploy(candidate(1))
-        triton.stop(signal.SIGKILL)
-        try:
-            assert not client.live()
-            with pytest.raises(ServingError, match=r"does not answer at http://.*: start it"):
-                Deployment(repository, client, name).verify(2)
-            with pytest.raises(ServingError, match=r"does not answer at grpc://.*2 is configured, but"):
-                Deployment(repository, client, name).deploy(candidate(1))
-        finally:
-            triton.start()
-    with triton.client(timeout=20.0) as client:
-        assert Deployment(repository, client, name).deploy(candidate(1)).version == 2
-        assert Deployment(repository, client, name).verify(2).rows == 90
 
 
 def test_a_wrong_address_is_named():

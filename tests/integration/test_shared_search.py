@@ -82,7 +82,9 @@ def wait_for(condition: Callable[[], bool], *processes: ForkServerProcess) -> No
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize(
+    "workers", [2, pytest.param(4, marks=pytest.mark.nightly("`make test` does it with two workers"))]
+)
 def test_n_trials_is_met_exactly_and_no_number_runs_twice(start: Start, tmp_path: Path, workers: int):
     ended(tmp_path, *(start(worker, workers, 23) for worker in range(workers)))
 
