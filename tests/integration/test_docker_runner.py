@@ -136,12 +136,19 @@ class TestDockerRunner(CacheJourney, GpuJourney, NodesJourney, RunnerSuite):
     def members(self, settings) -> int:
         return len(self.trainers(settings))
 
-    def test_nodes_are_containers_as_locked_down_as_the_trainers(self, led, settings):
+    def test_trainers_and_nodes_are_locked_down_alike(self, led, settings):
         key = led.trigger.key
         with docker.APIClient(base_url=settings.docker_url, version="auto") as client:
             leader, *nodes = (
                 client.inspect_container(name) for name in (key, f"{key}-node1", f"{key}-node2")
             )
+        host = leader["HostConfig"]
+        assert host["CapDrop"] == ["ALL"]
+        assert "no-new-privileges:true" in host["SecurityOpt"]
+        assert (host["ReadonlyRootfs"], host["Privileged"], host["Init"]) == (True, False, True)
+        assert host["Memory"] > 0
+        assert host["PidsLimit"] > 0
+        assert leader["Config"]["User"] == "10001:10001"
         arguments = leader["Args"]
         for node in nodes:
             assert node["Args"][-2:] == ["node", arguments[arguments.index("--out") + 1]]

@@ -15,11 +15,11 @@ import polars as pl
 from dmls_core import sandbox
 
 SPEC = """model = "{model}"
-n_trials = 6
+n_trials = 4
 [columns]
 target = "y"
 [n_estimators]
-value = 40
+value = 20
 [max_depth]
 min = 3
 max = 8
@@ -56,7 +56,7 @@ def test_a_run_that_reads_from_disk_keeps_its_trials_after_a_kill(tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "it is read from disk" in done.stderr
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert (result["n_trials"], result["folds"]) == (6, 1)
+    assert (result["n_trials"], result["folds"]) == (4, 1)
     assert result["data"]["train_rows"] == 48_000
     assert {path: path.read_bytes() for path in kept} == before
 

@@ -80,6 +80,9 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) 
         time.sleep(0.02)
 
 
+@pytest.mark.nightly(
+    "`test_nodes_that_are_trainers_join_their_leader_and_recover_from_a_kill` does it with LightGBM"
+)
 def test_nodes_train_the_model_of_one_machine_and_recover_from_kills(tmp_path: Path) -> None:
     write_data(tmp_path / "data.parquet")
     trials = tmp_path / "out-2" / "trials"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -40,14 +41,22 @@ def store(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Store:
     return open_store(f"s3://{s3_server.bucket()}/some/prefix")
 
 
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> str:
+    """One bucket for many tests: SeaweedFS takes a second or two for the first object of each."""
+    return s3_server.bucket()
+
+
 class TestSeaweed(StoreSuite):
     LARGE = 70 << 20
     RACERS = 6
     ROUNDS = 3  # a lost race costs SeaweedFS a second or two
 
     @pytest.fixture
-    def store(self, store: Store) -> Store:
-        return store
+    def store(self, s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+        for name, value in s3_server.environment.items():
+            monkeypatch.setenv(name, value)
+        return open_store(f"s3://{bucket}/{uuid.uuid4().hex}")
 
 
 class TestWithDefaultsOfBoto3:
