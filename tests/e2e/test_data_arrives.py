@@ -90,7 +90,7 @@ def test_each_new_newest_partition_is_trained_on_once(platform: PlatformClient):
         result = json.loads(platform.get(f"runs/{TEAM}/{JOB}/{second['run_key']}/result.json") or b"{}")
         assert result["data"]["rows"] == 50
 
-        # No training ends within a second: the triggerer has told the owner that the run is late.
+        # No training ends within a second: the triggerer notifies the owner that the run is late.
         eventually(lambda: received.heard)
     (message,) = received.contents
     assert (message["event"], message["job"]) == ("late", f"{TEAM}/{JOB}")

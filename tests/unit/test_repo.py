@@ -135,7 +135,7 @@ def test_no_file_holds_this_machine_or_a_registry():
 
 
 def nightly_tests() -> dict[str, str]:
-    """Return the reasons of the tests that are marked as nightly: whole files, classes and functions."""
+    """Return why tests are nightly, by file, function, or ``[...]`` for some of its parameters."""
     reasons = {}
     for file in python_files("tests"):
         name = file.relative_to(ROOT / "tests").as_posix()
@@ -146,9 +146,9 @@ def nightly_tests() -> dict[str, str]:
                 marks, test = node.decorator_list, f"{name}::{node.name}"
             elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
                 marks = [node.value]
-            for call in (part for mark in marks for part in ast.walk(mark)):
+            for outer, call in ((mark, part) for mark in marks for part in ast.walk(mark)):
                 if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.nightly":
-                    reasons[test] = ast.literal_eval(call.args[0])
+                    reasons[test if call is outer else f"{test}[...]"] = ast.literal_eval(call.args[0])
     return reasons
 
 
