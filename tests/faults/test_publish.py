@@ -242,16 +242,16 @@ def test_publisher_and_server_killed_together(triton, made, name):
     with triton.client(timeout=20.0) as client:
         Deployment(repository, client, name).deploy(made(0))
         Deployment(repository, client, name).stage(made(1))
-        Deployment(repository, client, f"{name}.damaged").deploy(made(0))
+        Deployment(repository, client, "lab.damaged").deploy(made(0))
     repository.serve(name, 2, previous=1)
-    (repository.root / f"{name}.damaged" / "1" / "checkpoint.tl").write_bytes(b"no forest")
+    (repository.root / "lab.damaged" / "1" / "checkpoint.tl").write_bytes(b"no forest")
     triton.stop(signal.SIGKILL)
     triton.start()
     with triton.client(timeout=20.0) as client:
         assert client.versions(name) == (1,)
         assert client.versions(f"{name}.candidate") == ()
         assert answers(client, name, made(0))
-        assert client.versions(f"{name}.damaged") == (), "a forest whose file has changed is not loaded"
+        assert client.versions("lab.damaged") == (), "a forest whose file has changed is not loaded"
         assert client.live()
 
 
