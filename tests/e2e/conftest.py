@@ -14,7 +14,7 @@ WHILE_JOBS_TRAIN = ("test_cli.py", "test_web_keyboard.py")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests that train nothing first, and those last that train while the test waits."""
-    items.sort(key=lambda item: _place(item) if item.get_closest_marker("e2e") else 0)
+    items.sort(key=_place)
 
 
 def _place(item: pytest.Item) -> int:

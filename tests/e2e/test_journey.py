@@ -224,7 +224,7 @@ def test_deleting_the_spec_withdraws_the_approval(platform: PlatformClient):
 def test_removing_the_drop_retires_the_dag_and_keeps_its_history(platform: PlatformClient):
     platform.wait_run("lab", "late", "success")
 
-    platform.delete("incoming/lab/brief/spec.toml")
+    platform.delete("incoming/lab/late/spec.toml")
 
     wait_for(lambda: json.loads(platform.get("registry/jobs/lab/late.json"))["state"] == "retired")
     wait_for(lambda: platform.airflow("GET", "/dags/dmls.lab.late")["is_stale"])
