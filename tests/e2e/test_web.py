@@ -240,6 +240,8 @@ def test_no_input_breaks_the_api(platform: PlatformClient, admin: httpx.Client, 
     document = done(admin.get("/openapi.json"))
     schema = schemathesis.openapi.from_dict(document)
     headers = {"Authorization": f"Bearer {platform.token}"}
+    for path in (f"{JOB}/runs/a%00", f"{JOB}/runs/compare?run=a%00&run=b"):
+        assert admin.get(path).status_code == 404, path
     fuzzed = 0
     for found in schema.get_all_operations():
         operation = found.ok()

@@ -128,7 +128,8 @@ def read_runs(session: Session, team: str, name: str, *, limit: int = 50, run_id
 
 def read_run(session: Session, team: str, name: str, run_id: str) -> Run:
     """Return one run; raise ``NotFoundError`` if the job has no run with this ID."""
-    runs = read_runs(session, team, name, run_id=run_id)
+    # PostgreSQL takes no text with a NUL.
+    runs = [] if "\0" in run_id else read_runs(session, team, name, run_id=run_id)
     if not runs:
         raise NotFoundError(ValidationIssue(f"{team}/{name} has no run {run_id}", hint="list its runs"))
     return runs[0]
