@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from dmls_core.data.formats.detection import explain
-from dmls_core.data.formats.names import format_of, needs_conversion
+from dmls_core.data.formats.names import file_format, format_of, formats, needs_conversion
 from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.column_check import Files, Findings, check_columns
 from dmls_core.intake.csv_check import check_csv_head
@@ -21,9 +21,6 @@ from dmls_core.store import ObjectInfo, layout
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
     from dmls_core.spec.partitions import PartitionPattern
-
-_PARQUET_MARK = b"PAR1"
-_SMALLEST_PARQUET = 12
 
 
 def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
@@ -69,12 +66,12 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
                 )
             )
         chosen = [found for found in candidates if fnmatchcase(file_name(found), path)]
-    formats = {data_format(found, spec) for found in chosen}
-    if len(formats) > 1 or None in formats:
+    names = {data_format(found, spec) for found in chosen}
+    if len(names) > 1 or None in names:
         raise SubmissionError(
             ValidationIssue(
                 "the names of the data files do not show their format",
-                hint='set [data] format = "csv", "parquet", "jsonl" or "excel"',
+                hint=f"set [data] format to one of {', '.join(one.name for one in formats())}",
                 file=layout.SPEC_FILE,
                 key="data.format",
                 found=", ".join(map(file_name, chosen))[:200],
@@ -107,16 +104,16 @@ def check_data(
         head, info = store.read(found.key, limit=limits.head_bytes)
         current.append(info)
         name = file_name(found)
-        if data_format(found, spec) == "parquet":
-            issues += _check_parquet_head(name, head)
-            continue
-        if not needs_conversion(name, spec.data):
+        data_file_format = file_format(name, spec.data.format)
+        if not data_file_format.is_text:
+            issues += data_file_format.check(name, head)
+        elif not needs_conversion(name, spec.data):
             complete = len(head) >= info.size
             wrong = check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
             issues += explain(name, wrong, head, spec.data.model_dump())
     if not issues and current:
-        known = data_format(chosen[0], spec) or "csv"
-        return current, check_columns(store, current, known, spec, limits)
+        name = data_format(chosen[0], spec) or "csv"
+        return current, check_columns(store, current, name, spec, limits)
     return current, Findings(tuple(issues))
 
 
@@ -125,22 +122,6 @@ def data_format(found: ObjectInfo, spec: Spec) -> str | None:
     if spec.data.format:
         return spec.data.format
     return format_of(found.key)
-
-
-def _check_parquet_head(file: str, head: bytes) -> list[ValidationIssue]:
-    if not head:
-        return [ValidationIssue("the file is empty", hint="upload it again", file=file)]
-    if len(head) < _SMALLEST_PARQUET or not head.startswith(_PARQUET_MARK):
-        return [
-            ValidationIssue(
-                "the file is not Parquet",
-                hint="correct its extension, or write it again",
-                file=file,
-                found=repr(head[:4]),
-                expected=repr(_PARQUET_MARK),
-            )
-        ]
-    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import polars as pl
 
 from dmls_core.data.encoder import MISSING
 from dmls_core.data.formats.csv_dialect import Header, check_structure, find_records, read_header
-from dmls_core.data.formats.sources import (
+from dmls_core.data.formats.source import (
     Aggregates,
     Cell,
     ColumnType,

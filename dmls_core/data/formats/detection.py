@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_core.data.formats.compression import unpack_head
 from dmls_core.data.formats.encodings import codec_of, detect_encoding
-from dmls_core.data.formats.names import COMPRESSED, format_of
+from dmls_core.data.formats.names import COMPRESSED, format_of, formats, load_format
 from dmls_core.errors import ValidationIssue
 
 if TYPE_CHECKING:
@@ -35,19 +35,29 @@ _YEARS = range(1800, 2200)
 
 
 def detect(name: str, head: bytes) -> dict[str, Any]:
-    """Return the keys of ``[data]`` that a file needs, by its first bytes; empty for DMLS's own formats.
+    """Return the keys of ``[data]`` that a text needs, by its first bytes; empty for DMLS's own formats."""
+    head, named = unpack_head(head), format_of(name)
+    for one in formats():
+        if one.is_text and one.name != "csv":  # any text may be CSV
+            keys = one.detect(head)
+            if keys is not None or one.name == named:
+                return {"format": one.name, **(keys or {})}
+    # Blank lines above a header need the key only if the file is otherwise read as it is.
+    return detect_text(head, blank=named == "csv") or {}
+
+
+def detect_text(head: bytes, *, blank: bool) -> dict[str, Any] | None:
+    """Return the keys of ``[data]`` that a text with a delimiter needs; None if it is binary.
 
     An ambiguous number (``1,234``) has a decimal comma only if the columns are not separated by commas.
+    ``blank`` says that blank lines above a header need ``skip_rows``.
     """
-    head = unpack_head(head)
-    if format_of(name) == "jsonl" or re.match(rb'\s*\{\s*"', head):
-        return {"format": "jsonl"}
     found: dict[str, Any] = {}
     encoding, text = _decode(head)
     if encoding != "utf-8":
         found["encoding"] = encoding
     if "\0" in text:
-        return {}  # binary
+        return None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     delimiter, rows = _split(text)
     if delimiter != ",":
@@ -60,9 +70,7 @@ def detect(name: str, head: bytes) -> dict[str, Any]:
     if start and _lacks_a_name(rows[start - 1][1], width):
         start -= 1
     above = [cells for _, cells in rows[:start]]
-    # Blank lines above a header need the key only if the file is otherwise read as it is.
-    blank = format_of(name) == "csv" and bool(above)
-    if (any(above) or blank) and all(
+    if (any(above) or (blank and above)) and all(
         len(cells) < width or 2 * sum(map(bool, cells)) < width for cells in above
     ):
         found["skip_rows"] = rows[start][0] - 1
@@ -83,7 +91,7 @@ def describe(name: str, keys: Mapping[str, Any]) -> str:
     if name.lower().endswith(COMPRESSED):
         parts.append("the file is compressed")
     if "format" in keys:
-        parts.append("the file has JSON lines")
+        parts.append(f"the file has {load_format(keys['format']).title}")
     if "encoding" in keys:
         parts.append(f"the text is {keys['encoding']}, not UTF-8")
     if "delimiter" in keys:

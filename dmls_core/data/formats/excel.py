@@ -1,20 +1,23 @@
-"""Write a sheet of an Excel workbook as CSV text: each row of the sheet is the line with its number."""
+"""Excel workbooks: a sheet becomes CSV text, each row the line with its number."""
 
 from __future__ import annotations
 
 import csv
 import datetime as dt
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dmls_core.data.formats.compression import ZIP, most_bytes
+from dmls_core.data.formats.base import SAMPLE_BYTES, FileSample, Format
+from dmls_core.data.formats.compression import WORKBOOKS, ZIP, most_bytes
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:
     import python_calamine
+
+    from dmls_core.spec.data_table import Data
 
 _OLE = b"\xd0\xcf\x11\xe0"
 _EXACT = 2**53
@@ -36,6 +39,41 @@ class Sheet:
     names: tuple[str, ...]
     lines: int
     whole: bool
+
+
+class ExcelFormat(Format):
+    """A workbook, of which one sheet is read."""
+
+    name, title = "excel", "an Excel workbook"
+    suffixes = (".xlsx", ".xlsm", ".xlsb", ".xls")
+    keys = frozenset({"decimal", "thousands", "header", "skip_rows", "sheet"})
+
+    def detect(self, head: bytes) -> Mapping[str, Any] | None:
+        """Return no keys; None if the file begins as no workbook does."""
+        return {} if head.startswith(WORKBOOKS) else None
+
+    def check(self, file: str, head: bytes) -> list[ValidationIssue]:
+        """Return the issue of a file that is not a workbook, and what it may be."""
+        return [] if self.detect(head) is not None else [_not_a_workbook(file, head[:4])]
+
+    def convert(self, path: Path, data: Data, target: Path) -> None:
+        """Write the sheet as DMLS's CSV."""
+        from dmls_core.data.formats.plain_csv import convert_text
+
+        plain = target.with_name(f"{target.name}.text")
+        write_sheet(path, data.sheet, plain, decimal=data.decimal)
+        convert_text(plain, data.model_copy(update={"delimiter": ","}), target)
+
+    def sample(self, path: Path, data: Data, target: Path, *, rows: int, seconds: float) -> FileSample:
+        """Write the first rows of the sheet as text, as they are."""
+        sheet = write_sheet(path, data.sheet, target, decimal=data.decimal, head=SAMPLE_BYTES)
+        return FileSample(
+            sheet.lines if sheet.whole else None,
+            complete=sheet.whole,
+            spread=sheet.whole,
+            table=sheet.name,
+            tables=sheet.names,
+        )
 
 
 def write_sheet(
@@ -78,14 +116,16 @@ def _check_container(path: Path, file: IO[bytes], most: int) -> None:
             if archive.testzip() is not None:
                 raise zipfile.BadZipFile("a part has a wrong size or checksum")
     elif start != _OLE:
-        found = "an empty file" if not start else repr(start)
-        hint = "if it is text, give it a name that ends in .csv; else save it as .xlsx"
-        if start.startswith(b"<"):
-            hint = "it is HTML or XML, which Excel also opens: save it there as .xlsx"
-        raise DataError(
-            ValidationIssue("the file is not an Excel workbook", hint, file=path.name, found=found)
-        )
+        raise DataError(_not_a_workbook(path.name, start))
     file.seek(0)
+
+
+def _not_a_workbook(file: str, start: bytes) -> ValidationIssue:
+    found = "an empty file" if not start else repr(start)
+    hint = "if it is text, give it a name that ends in .csv; else save it as .xlsx"
+    if start.startswith(b"<"):
+        hint = "it is HTML or XML, which Excel also opens: save it there as .xlsx"
+    return ValidationIssue("the file is not an Excel workbook", hint, file=file, found=found)
 
 
 def _unreadable(path: Path, reason: str) -> DataError:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dmls_core.data.formats.sources import (
+from dmls_core.data.formats.source import (
     Aggregates,
     Cell,
     ColumnType,

@@ -10,7 +10,14 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from dmls_core.data.lake.tables import BATCH_ROWS, TableFile, TimeRange, no_table, no_version, open_parquet
+from dmls_core.data.lake.table_version import (
+    BATCH_ROWS,
+    TableFile,
+    TimeRange,
+    no_table,
+    no_version,
+    open_parquet,
+)
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:

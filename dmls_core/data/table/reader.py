@@ -13,14 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dmls_core.data.formats.sources import (
-    ColumnIssue,
-    ColumnType,
-    DataFiles,
-    DeviceReader,
-    Source,
-    locate_issues,
-)
+from dmls_core.data.formats.data_files import ColumnIssue, DataFiles, locate_issues
+from dmls_core.data.formats.source import ColumnType, DeviceReader, Source
 from dmls_core.data.moments import DateOrder
 from dmls_core.data.table.columns import (
     EXACT_INTEGERS,

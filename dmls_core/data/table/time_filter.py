@@ -15,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dmls_core.data.formats.csv_source import CsvSource
-from dmls_core.data.formats.sources import Source, open_source
+from dmls_core.data.formats.data_files import open_source
+from dmls_core.data.formats.source import Source
 from dmls_core.data.table.reader import missing_column
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits

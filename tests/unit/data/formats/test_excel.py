@@ -16,7 +16,7 @@ import xlsxwriter
 from dmls_core import sandbox
 from dmls_core.data.formats.conversion import convert_all
 from dmls_core.data.formats.excel import write_sheet
-from dmls_core.data.formats.names import compression
+from dmls_core.data.formats import compression
 from dmls_core.errors import DataError
 from dmls_core.spec.data_table import Data
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmls_core.data.split.description import grouping
+from dmls_core.data.split import grouping
 from dmls_core.data.split.grouping import (
     CACHED_ROWS,
     assign_groups,

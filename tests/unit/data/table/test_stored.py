@@ -8,7 +8,7 @@ import pytest
 
 from dmls_core.data.table.reader import read_table
 from dmls_core.data.table.stored import store_table
-from dmls_core.data.table.table import stored as stored_table
+from dmls_core.data.table import stored as stored_table
 from dmls_core.errors import DataError
 from dmls_core.spec import Columns
 
