@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
-from dmls_core.data.formats.names import is_data_name, is_plain_text
+from dmls_core.data.formats.names import formats, is_data_name, is_plain_text
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
 from dmls_core.intake import group_submissions, read_status
 from dmls_core.intake.submissions import check_data_name
@@ -180,6 +180,14 @@ def infer_schema(file: str, content: bytes, size: int, data: Data | None = None)
             return as_schema(infer_file_schema(path, keys=keys))
     sample = read_sample(file, content, complete=len(content) >= size, keys=keys)
     return as_schema(infer_schema(file, sample).as_json())
+
+
+def describe_formats() -> list[dict[str, Any]]:
+    """Return what the page needs to know of the installed formats."""
+    return [
+        {"name": one.name, "suffixes": one.suffixes, "text": one.is_text, "keys": sorted(one.keys)}
+        for one in formats()
+    ]
 
 
 def as_schema(found: dict[str, Any]) -> InferredSchema:

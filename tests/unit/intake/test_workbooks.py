@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.data.test_excel import workbook
 
 from dmls_core.data.formats.compression import load_zstd
 from dmls_core.errors import DataError, ValidationIssue
@@ -20,6 +19,7 @@ from dmls_core.models import load_spec
 from dmls_core.settings import IntakeLimits
 from dmls_core.spec.toml_io import toml_text
 from dmls_core.store import open_store
+from tests.unit.data.formats.test_excel import workbook
 
 SPEC = 'model = "random-forest-classifier"\nn_trials = 2\n[columns]\ntarget = "y"\ndates = ["sold"]\n'
 HEADER = ["width", "sold", "y"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from dmls_core.data.formats import compression
 from dmls_core.data.formats.compression import load_zstd
 from dmls_core.data.formats.conversion import convert, original_lines
 from dmls_core.data.formats.detection import describe, detect
-from dmls_core.data.formats import compression
 from dmls_core.data.table.reader import read_table
 from dmls_core.errors import DataError
 from dmls_core.spec import Columns

@@ -14,9 +14,9 @@ import pytest
 import xlsxwriter
 
 from dmls_core import sandbox
+from dmls_core.data.formats import compression
 from dmls_core.data.formats.conversion import convert_all
 from dmls_core.data.formats.excel import write_sheet
-from dmls_core.data.formats import compression
 from dmls_core.errors import DataError
 from dmls_core.spec.data_table import Data
 

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dmls_core.data.table import stored as stored_table
 from dmls_core.data.table.reader import read_table
 from dmls_core.data.table.stored import store_table
-from dmls_core.data.table import stored as stored_table
 from dmls_core.errors import DataError
 from dmls_core.spec import Columns
 
