@@ -11,7 +11,7 @@ class TestFeatherFormat(FormatSuite):
         pl.DataFrame(columns).write_ipc(path)
 
     def test_a_spec_is_drafted_from_a_file(self, tmp_path):
-        path = self.written({"size": list(range(100)), "colour": ["red", "blue"] * 50}, tmp_path)
+        path = self.written({"size": [0.5, 1.5, 2.5, 4.0] * 25, "colour": ["red", "blue"] * 50}, tmp_path)
 
         schema = infer_file_schema(path)
 
