@@ -127,7 +127,7 @@ def _check_names(file: str, found: Collection[str], wanted: Collection[str], oth
         ]
         raise DataError(
             ValidationIssue(
-                f"the file has other columns than the first one: it {' and '.join(parts)}",
+                f"its columns differ from those of the first file: it {' and '.join(parts)}",
                 hint="write it again with these columns, or name those to read in [columns] features",
                 file=file,
             )

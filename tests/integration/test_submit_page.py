@@ -122,6 +122,7 @@ def test_a_large_file_that_is_not_text_is_uploaded_and_its_columns_are_inferred_
     expect(page.locator("#columns tr", has_text="half")).to_be_visible()
     expect(page.locator("#data-note strong")).to_have_text(name)
     assert store.head(f"incoming/lab/{page.get_by_label('Job', exact=True).input_value()}/{name}")
+    page.get_by_label("Use half as").select_option("target")
     page.screenshot(path=tmp_path / "submit.png", full_page=True)
     # It is not uploaded again.
     requests: list[str] = []
