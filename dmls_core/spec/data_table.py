@@ -119,7 +119,9 @@ class Data(Table):
         None, description="A table that says where the data is, if it is not next to the spec."
     )
     format: FileFormat | None = Field(
-        None, description="Format of the files; by default it follows from their names."
+        None,
+        description="Format of the files: csv, jsonl, excel, parquet or one that a package adds; by default it "
+        "follows from their names.",
     )
     delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="What separates the columns of a CSV.")
     decimal: Literal[".", ","] = Field(".", description="The decimal mark of numbers.")
