@@ -66,8 +66,8 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
                 )
             )
         chosen = [found for found in candidates if fnmatchcase(file_name(found), path)]
-    names = {data_format(found, spec) for found in chosen}
-    if len(names) > 1 or None in names:
+    shown = {data_format(found, spec) for found in chosen}
+    if len(shown) > 1 or None in shown:
         raise SubmissionError(
             ValidationIssue(
                 "the names of the data files do not show their format",

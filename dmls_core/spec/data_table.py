@@ -120,8 +120,8 @@ class Data(Table):
     )
     format: FileFormat | None = Field(
         None,
-        description="Format of the files: csv, jsonl, excel, parquet or one that a package adds; by default it "
-        "follows from their names.",
+        description="Format of the files: csv, jsonl, excel, parquet or one that a package adds; by default "
+        "it follows from their names.",
     )
     delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="What separates the columns of a CSV.")
     decimal: Literal[".", ","] = Field(".", description="The decimal mark of numbers.")

@@ -176,7 +176,7 @@ class FormatSuite:
         if self.format.is_text:
             pytest.skip("DMLS samples lines of text itself")
         numbers = range(LARGE_ROWS)
-        columns = {"row": list(numbers), "text": [f"row {number}" for number in numbers]}
+        columns: Columns = {"row": list(numbers), "text": [f"row {number}" for number in numbers]}
         path = self.written(columns, tmp_path)
         began = time.monotonic()
         sampled = sandbox.run(
