@@ -93,9 +93,9 @@ class Findings:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Findings:
+    def from_json(cls, document: dict[str, Any]) -> Findings:
         """Build findings from the result of ``examine``."""
-        return cls(tuple(ValidationIssue(**issue) for issue in found["issues"]), tuple(found["notes"]))
+        return cls(tuple(ValidationIssue(**issue) for issue in document["issues"]), tuple(document["notes"]))
 
 
 def check_columns(
@@ -107,15 +107,15 @@ def check_columns(
         ObjectMissingError: a file no longer exists.
     """
     total = sum(file.size for file in files)
-    whole = total <= limits.whole_bytes
+    all_rows = total <= limits.whole_bytes
     file_format = load_format(data_format)
-    footers = not whole and file_format.has_footer and total > COPIED
+    footers = not all_rows and file_format.has_footer and total > COPIED
     packed = any(file.key.lower().endswith(COMPRESSED) for file in files)
-    if not whole and len(files) > FILES:
+    if not all_rows and len(files) > FILES:
         files = [files[at * len(files) // FILES] for at in range(FILES)]
     most = COPIED // max(1, len(files))
     archives = any(file.key.lower().endswith(".zip") and file.size > most for file in files)
-    if not whole and (archives or not (file_format.is_text or file_format.has_footer)):
+    if not all_rows and (archives or not (file_format.is_text or file_format.has_footer)):
         return Findings()  # no sample can be taken: the end of an archive says what is in it
     with tempfile.TemporaryDirectory() as folder:
         paths, parts, unpacked = list[str](), dict[str, list[_Part]](), 0.0
@@ -123,7 +123,7 @@ def check_columns(
         for number, file in enumerate(files):
             path = Path(folder) / str(number) / file.key.rpartition("/")[2]
             path.parent.mkdir()
-            if whole or (file_format.has_footer and not footers):
+            if all_rows or (file_format.has_footer and not footers):
                 store.download(file.key, path)
             elif footers:
                 _copy_footer(store, file, path)
@@ -140,14 +140,14 @@ def check_columns(
                 parts[path.name] = _copy_sample(store, file, path, limits.head_bytes, spec.data.encoding)
             paths.append(str(path))
         sampled = sum(Path(path).stat().st_size for path in paths)
-        share = 1.0 if whole or file_format.has_footer else min(1.0, sampled / max(1.0, unpacked or total))
+        share = 1.0 if all_rows or file_format.has_footer else min(1.0, sampled / max(1.0, unpacked or total))
         scope = "footer" if footers else "all" if is_whole(files, spec, limits) else "sample"
         data = spec.data.model_copy(update={"format": data_format})
         if parts and (packed or spec.data.encoding == "utf-16"):
             data = data.model_copy(update={"encoding": "utf-8"})  # the samples are
         document = spec.model_copy(update={"data": data}).as_json()
         try:
-            found = sandbox.run(
+            answer = sandbox.run(
                 examine,
                 *(paths, document, scope, share),
                 limits=LIMITS,
@@ -155,7 +155,7 @@ def check_columns(
             )
         except DataError as error:  # the sandbox itself: the file crashed its reader, or exceeded a limit
             return Findings(error.issues)
-    findings = Findings.from_json(found)
+    findings = Findings.from_json(answer)
     notes = (*findings.notes, _read_note(read)) if read and not findings.issues else findings.notes
     return Findings(tuple(_placed(issue, parts) for issue in findings.issues), notes)
 
@@ -208,8 +208,8 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
     if path is None or not file_format.keys:
         return list(issues)
     # The file as a whole is written otherwise if its header, or a character, cannot be read.
-    whole = first.line == data.skip_rows + 1 or first.message.startswith("the text is not ")
-    only = None if whole else NOTATION
+    wrong_text = first.line == data.skip_rows + 1 or first.message.startswith("the text is not ")
+    only = None if wrong_text else NOTATION
     if file_format.is_text:
         with path.open("rb") as file:
             return explain(first.file, issues, file.read(UNPACKED), data.model_dump(), only=only)
@@ -218,12 +218,14 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
             sample = file_format.sample(path, data, Path(text.name), rows=ROWS, seconds=SECONDS)
         except DataError:  # the cause itself
             return list(issues)
-        found = explain(first.file, issues, text.read(), data.model_dump() | {"delimiter": ","}, only=only)
-    if found == list(issues) and only is None and len(sample.tables) > 1:
+        explained = explain(
+            first.file, issues, text.read(), data.model_dump() | {"delimiter": ","}, only=only
+        )
+    if explained == list(issues) and only is None and len(sample.tables) > 1:
         listed = ", ".join(repr(name) for name in sample.tables)[:400]
         hint = f"if the table is in another of the sheets {listed}: set [data] sheet"
-        found = [replace(issue, hint=f"{issue.hint}; {hint}".removeprefix("; ")) for issue in found]
-    return found
+        explained = [replace(issue, hint=f"{issue.hint}; {hint}".removeprefix("; ")) for issue in explained]
+    return explained
 
 
 def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
@@ -345,11 +347,11 @@ def _unpack_sample(
     else:
         store.download(file.key, packed)
     arguments = str(packed), spec.data.encoding, str(path), UNPACKED, seconds, cut
-    found = sandbox.run(thin_text, *arguments, limits=LIMITS, file=path.name)
+    thinned = sandbox.run(thin_text, *arguments, limits=LIMITS, file=path.name)
     packed.unlink()
-    size = found["bytes"] * (file.size / most if cut else 1)
-    read = f"{path.name} ({span(found, most, cut)})"
-    return [_Part(line, at=place) for line, place in found["parts"]], size, read
+    size = thinned["bytes"] * (file.size / most if cut else 1)
+    read = f"{path.name} ({span(thinned, most, cut)})"
+    return [_Part(line, at=line_of_text) for line, line_of_text in thinned["parts"]], size, read
 
 
 def _placed(issue: ValidationIssue, parts: dict[str, list[_Part]]) -> ValidationIssue:

@@ -32,14 +32,14 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         SubmissionError: the selection or the format is ambiguous.
     """
     path = spec.data.path
-    candidates = [found for found in submission.files if not is_nested(submission, found)]
+    candidates = [file for file in submission.files if not is_nested(submission, file)]
     if spec.partitions:
         folder = layout.incoming_folder(submission.team, submission.job)
         partitions = find_partitions(submission.files, folder, spec.partitions, spec.timezone)
-        chosen = [found.file for found in newest_partition(partitions)]
+        chosen = [partition.file for partition in newest_partition(partitions)]
     elif path is None:
-        own = [found for found in candidates if not spec.means_labels(file_name(found))]
-        chosen = select_data(own, file_name)
+        data = [file for file in candidates if not spec.means_labels(file_name(file))]
+        chosen = select_data(data, file_name)
         if len(chosen) > 1:
             names = ", ".join(map(file_name, chosen))
             raise SubmissionError(
@@ -65,9 +65,9 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
                     found=path,
                 )
             )
-        chosen = [found for found in candidates if fnmatchcase(file_name(found), path)]
-    shown = {data_format(found, spec) for found in chosen}
-    if len(shown) > 1 or None in shown:
+        chosen = [file for file in candidates if fnmatchcase(file_name(file), path)]
+    names_of_formats = {data_format(file, spec) for file in chosen}
+    if len(names_of_formats) > 1 or None in names_of_formats:
         raise SubmissionError(
             ValidationIssue(
                 "the names of the data files do not show their format",
@@ -88,7 +88,7 @@ def check_data(
     Raises:
         ObjectMissingError: a file no longer exists.
     """
-    total = sum(found.size for found in chosen)
+    total = sum(file.size for file in chosen)
     if total > limits.data_bytes:
         issue = ValidationIssue(
             "the data is too large",
@@ -100,10 +100,10 @@ def check_data(
         return chosen, Findings((issue,))
     current: list[ObjectInfo] = []
     issues: list[ValidationIssue] = []
-    for found in chosen:
-        head, info = store.read(found.key, limit=limits.head_bytes)
+    for file in chosen:
+        head, info = store.read(file.key, limit=limits.head_bytes)
         current.append(info)
-        name = file_name(found)
+        name = file_name(file)
         data_file_format = file_format(name, spec.data.format)
         if not data_file_format.is_text:
             issues += data_file_format.check(name, head)
@@ -117,11 +117,11 @@ def check_data(
     return current, Findings(tuple(issues))
 
 
-def data_format(found: ObjectInfo, spec: Spec) -> str | None:
+def data_format(file: ObjectInfo, spec: Spec) -> str | None:
     """Return the format of a data file by the spec, else by its name; ``None`` if unknown."""
     if spec.data.format:
         return spec.data.format
-    return format_of(found.key)
+    return format_of(file.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,12 @@ def find_partitions(
     ``timezone`` is that of the dates in names.
     """
     zone = ZoneInfo(timezone)
-    found = []
+    partitions = []
     for info in objects:
         period = pattern.period(info.key.removeprefix(folder), zone)
         if info.key.startswith(folder) and period:
-            found.append(Partition(info, *period))
-    return sorted(found, key=lambda partition: (partition.start, partition.file.key))
+            partitions.append(Partition(info, *period))
+    return sorted(partitions, key=lambda partition: (partition.start, partition.file.key))
 
 
 def partitions_between(
@@ -156,9 +156,9 @@ def partitions_between(
 
     So consecutive intervals share no partition, and no interval gets later rows.
     """
-    return [found for found in partitions if (start is None or start < found.end) and found.end <= end]
+    return [one for one in partitions if (start is None or start < one.end) and one.end <= end]
 
 
 def newest_partition(partitions: list[Partition]) -> list[Partition]:
     """Return the files of the latest period."""
-    return [found for found in partitions if found.start == partitions[-1].start] if partitions else []
+    return [one for one in partitions if one.start == partitions[-1].start] if partitions else []

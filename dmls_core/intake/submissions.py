@@ -54,12 +54,12 @@ def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
     Keys are relative to the root; those not below ``incoming/`` are ignored, all others accepted.
     """
     folders: dict[tuple[str, str], dict[str, ObjectInfo]] = {}
-    for found in objects:
-        drop = layout.parse_incoming(found.key)
-        if drop is None or layout.incoming_file(*drop) != found.key:
+    for file in objects:
+        drop = layout.parse_incoming(file.key)
+        if drop is None or layout.incoming_file(*drop) != file.key:
             continue  # an empty folder name at its end: nothing can be written next to it
         if drop.filename and not drop.filename.startswith((".", "_status.")):
-            folders.setdefault((drop.team, drop.job), {})[drop.filename] = found
+            folders.setdefault((drop.team, drop.job), {})[drop.filename] = file
     _adopt_partitions(folders)
     return [
         _submission(team, job, files)
@@ -102,14 +102,14 @@ def _adopt_partitions(folders: dict[tuple[str, str], dict[str, ObjectInfo]]) -> 
             del folders[team, job]
 
 
-def file_name(found: ObjectInfo) -> str:
+def file_name(file: ObjectInfo) -> str:
     """Return an object's name within its folder."""
-    return found.key.rpartition("/")[2]
+    return file.key.rpartition("/")[2]
 
 
-def is_nested(submission: Submission, found: ObjectInfo) -> bool:
+def is_nested(submission: Submission, file: ObjectInfo) -> bool:
     """Return whether a file is in a subfolder of the submission's folder."""
-    return "/" in found.key.removeprefix(layout.incoming_folder(submission.team, submission.job))
+    return "/" in file.key.removeprefix(layout.incoming_folder(submission.team, submission.job))
 
 
 def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[_Named]:
@@ -119,13 +119,13 @@ def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[
     """
     files = list(files)
     for endings in (plain_endings(), converted_endings(), prose_endings()):
-        if kept := [file for file in files if name(file).lower().endswith(endings)]:
-            return kept
+        if chosen := [file for file in files if name(file).lower().endswith(endings)]:
+            return chosen
     return []
 
 
 def _submission(team: str, job: str, files: dict[str, ObjectInfo]) -> Submission:
-    facts = sorted((name, found.etag, found.size) for name, found in files.items())
+    facts = sorted((name, info.etag, info.size) for name, info in files.items())
     return Submission(
         team=team,
         job=job,

@@ -135,9 +135,9 @@ class Format(ABC):
             if is_parquet(converted):
                 total, spread = thin_parquet(converted, target, rows, seconds)
                 return FileSample(total, complete=total <= rows, spread=spread)
-            found = thin_text(str(converted), "utf-8", str(target), SAMPLE_BYTES, seconds, False)
+            sampled = thin_text(str(converted), "utf-8", str(target), SAMPLE_BYTES, seconds, False)
             return FileSample(
-                None, complete=found["bytes"] == target.stat().st_size, spread=bool(found["whole"])
+                None, complete=sampled["bytes"] == target.stat().st_size, spread=bool(sampled["whole"])
             )
         finally:
             converted.unlink()

@@ -82,12 +82,12 @@ def converted(paths: Sequence[Path], options: Mapping[str, Any]) -> Iterator[lis
     with tempfile.TemporaryDirectory(prefix="dmls-data-") as folder:
         originals, plain = {}, []
         for at, path in enumerate(paths):
-            known = format_of(path.name)
-            found = convert(
-                path, data.model_copy(update={"format": None}) if known else data, Path(folder) / str(at)
+            named = format_of(path.name)
+            copy = convert(
+                path, data.model_copy(update={"format": None}) if named else data, Path(folder) / str(at)
             )
-            originals[str(found)] = str(path)
-            plain.append(found)
+            originals[str(copy)] = str(path)
+            plain.append(copy)
         try:
             with original_lines(paths[0].name, data):
                 yield plain

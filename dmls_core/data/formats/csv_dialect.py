@@ -119,7 +119,7 @@ def check_structure(
     path: Path, header_lines: int, names: Sequence[str], delimiter: str = ","
 ) -> list[ValidationIssue]:
     """Return the first record with a wrong number of fields, and the first that is not UTF-8."""
-    found: list[ValidationIssue] = []
+    issues: list[ValidationIssue] = []
     ragged: ValidationIssue | None = None
     others = 0
     undecodable = False
@@ -130,7 +130,7 @@ def check_structure(
                 continue
             if not undecodable and not record.raw.isascii() and not _is_utf8(record.raw):
                 undecodable = True
-                found.append(not_utf8(path, record.line, record.raw, names, delimiter))
+                issues.append(not_utf8(path, record.line, record.raw, names, delimiter))
             if (n_fields := record.n_fields(delimiter)) != n_columns:
                 others += ragged is not None
                 ragged = ragged or ValidationIssue(
@@ -146,26 +146,26 @@ def check_structure(
                 )
     except DataError as error:
         # A quote that is not closed: of its record, only the line where it is opened is shown.
-        found.extend(
+        issues.extend(
             replace(issue, key=column_at(names, issue.found[: issue.found.rfind('"')], delimiter))
             if '"' in issue.found
             else issue
             for issue in error.issues
         )
     if ragged:
-        found.append(ragged)
+        issues.append(ragged)
         if others:
-            found.append(
+            issues.append(
                 ValidationIssue(f"{others} more records have too many or too few fields", file=path.name)
             )
-    return found
+    return issues
 
 
 def find_records(path: Path, header_lines: int, rows: Collection[int]) -> dict[int, Record]:
     """Return the records of rows, counted from 0 below the header; an empty record counts."""
     below = (record for record in records(path) if record.line > header_lines)
-    wanted = set(rows)
-    return {row: record for row, record in zip(range(max(wanted) + 1), below, strict=False) if row in wanted}
+    chosen = set(rows)
+    return {row: record for row, record in zip(range(max(chosen) + 1), below, strict=False) if row in chosen}
 
 
 def not_utf8(

@@ -116,14 +116,14 @@ class CsvSource(Source):
                 self._last.is_null().any().alias("last is null"),
             ]
 
-        found = self._collect(types, select)
-        if not found["rows"].item():
+        frame = self._collect(types, select)
+        if not frame["rows"].item():
             raise DataError(self._no_rows())
-        if found.drop_in_place("last is null").item() and self._structure:
+        if frame.drop_in_place("last is null").item() and self._structure:
             raise DataError(self._structure)
-        if len(columns) > len(some_of(columns)) and found["empty"].item():
-            found = found.with_columns(self._collect(types, lambda _: [empty(columns)]))
-        return found
+        if len(columns) > len(some_of(columns)) and frame["empty"].item():
+            frame = frame.with_columns(self._collect(types, lambda _: [empty(columns)]))
+        return frame
 
     def store(self, types: Mapping[str, pl.DataType], path: Path) -> tuple[pl.LazyFrame, int]:
         """Copy columns to a Parquet file; see ``Source.store``."""
@@ -186,24 +186,24 @@ class CsvSource(Source):
 
     def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
         """Return the lines of values; see ``Source.locate``."""
-        found = find_records(self.path, self._header.lines, {row for row, _ in cells})
+        records = find_records(self.path, self._header.lines, {row for row, _ in cells})
         located = {}
         for row, name in cells:
-            position, fields = self._header.names.index(name), found[row].fields()
-            located[row, name] = Cell(found[row].line, fields[position] if position < len(fields) else "")
+            position, fields = self._header.names.index(name), records[row].fields()
+            located[row, name] = Cell(records[row].line, fields[position] if position < len(fields) else "")
         return located
 
-    def copy_rows(self, kept: pl.Series, target: Path) -> int:
+    def copy_rows(self, mask: pl.Series, target: Path) -> int:
         """Write the header and the kept rows to a new file, and return the number of rows.
 
-        ``kept`` is a mask of the rows, in the order of ``read``.
+        ``mask`` is a mask of the rows, in the order of ``read``.
         """
         schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
         with target.open("wb") as file:
-            with self.path.open("rb") as own:
-                file.writelines(islice(own, self._header.lines))
-            self._scan(schema=schema).filter(kept).collect().write_csv(file, include_header=False)
-        return int(kept.sum())
+            with self.path.open("rb") as source:
+                file.writelines(islice(source, self._header.lines))
+            self._scan(schema=schema).filter(mask).collect().write_csv(file, include_header=False)
+        return int(mask.sum())
 
     def _collect(
         self,
@@ -227,10 +227,10 @@ class CsvSource(Source):
                 if self._structure:
                     raise DataError(self._structure) from None
                 # Only the column that is no number becomes text: all of them take several times the memory.
-                found = _UNPARSED.search(str(error))
-                if found is None or not schema.get(found[1], pl.String()).is_numeric():
+                unparsed = _UNPARSED.search(str(error))
+                if unparsed is None or not schema.get(unparsed[1], pl.String()).is_numeric():
                     break
-                schema[found[1]] = pl.String()
+                schema[unparsed[1]] = pl.String()
         schema = {name: pl.String() if dtype.is_numeric() else dtype for name, dtype in schema.items()}
         try:
             return finish(self._scan(schema=schema).select(select(schema)))

@@ -36,9 +36,9 @@ class ColumnIssue:
     refutable: bool = False
 
 
-def locate_issues(found: Sequence[ColumnIssue], files: DataFiles, most: int) -> list[ValidationIssue]:
+def locate_issues(column_issues: Sequence[ColumnIssue], files: DataFiles, most: int) -> list[ValidationIssue]:
     """Return issues with file and line; beyond ``most``, they are only counted. The files have been read."""
-    shown = found[:most]
+    shown = column_issues[:most]
     located = files.locate({(issue.row, issue.column) for issue in shown if issue.row is not None})
     issues = []
     for issue in shown:
@@ -60,8 +60,8 @@ def locate_issues(found: Sequence[ColumnIssue], files: DataFiles, most: int) -> 
                 expected=issue.expected,
             )
         )
-    if len(found) > most:
-        issues.append(ValidationIssue(f"{len(found) - most} more columns have issues"))
+    if len(column_issues) > most:
+        issues.append(ValidationIssue(f"{len(column_issues) - most} more columns have issues"))
     return issues
 
 
@@ -100,13 +100,13 @@ class DataFiles:
         """Return the types of columns that all files have."""
         column_types: dict[str, ColumnType] = {}
         unknown: dict[str, ColumnType] = {}
-        wanted = frozenset(names)
+        used = frozenset(names)
         for source in self.sources:
             for name, column_type in source.column_types:
-                if name not in wanted:
+                if name not in used:
                     continue
-                found = unknown if source.declared.get(name) == pl.Null else column_types
-                found[name] = max(column_type, found.get(name, column_type), key=_GENERALITY.index)
+                types = unknown if source.declared.get(name) == pl.Null else column_types
+                types[name] = max(column_type, types.get(name, column_type), key=_GENERALITY.index)
         return unknown | column_types  # a file without values says nothing
 
     def check_types(self, names: Collection[str]) -> None:
@@ -137,9 +137,9 @@ class DataFiles:
         Raises:
             DataError: a file is broken, or there are too many rows.
         """
-        found = pl.concat([source.aggregate(types, aggregates) for source in self.sources])
-        self._check_rows(int(found["rows"].sum()))
-        return found
+        frame = pl.concat([source.aggregate(types, aggregates) for source in self.sources])
+        self._check_rows(int(frame["rows"].sum()))
+        return frame
 
     def store(self, types: Mapping[str, pl.DataType], folder: Path) -> list[pl.LazyFrame]:
         """Prepare columns that all files have to be read one by one; see ``Source.store``.
@@ -161,22 +161,22 @@ class DataFiles:
     def integers(self, name: str) -> pl.Series | None:
         """Read a column as 64-bit integers; None if it holds anything else."""
         parts = [source.integers(name) for source in self.sources]
-        known = [part for part in parts if part is not None]
-        if len({part.dtype for part in known}) > 1:
-            known = [part.cast(pl.Int64, strict=False) for part in known]
-        return pl.concat(known).alias(name) if len(known) == len(parts) else None
+        columns = [part for part in parts if part is not None]
+        if len({part.dtype for part in columns}) > 1:
+            columns = [part.cast(pl.Int64, strict=False) for part in columns]
+        return pl.concat(columns).alias(name) if len(columns) == len(parts) else None
 
     def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], tuple[Source, Cell]]:
-        """Return the positions of values, given by row (from 0, as ``read`` counts) and column."""
+        """Return the placed of values, given by row (from 0, as ``read`` counts) and column."""
         located: dict[tuple[int, str], tuple[Source, Cell]] = {}
         if not cells:
             return located
         first = 0
         for source, height in zip(self.sources, self.heights, strict=True):
-            own = {(row - first, name) for row, name in cells if first <= row < first + height}
-            if own:
-                found = source.locate(own)
-                located.update({(row + first, name): (source, cell) for (row, name), cell in found.items()})
+            file_cells = {(row - first, name) for row, name in cells if first <= row < first + height}
+            if file_cells:
+                placed = source.locate(file_cells)
+                located.update({(row + first, name): (source, cell) for (row, name), cell in placed.items()})
             first += height
         return located
 

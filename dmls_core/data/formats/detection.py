@@ -52,19 +52,19 @@ def detect_text(head: bytes, *, blank: bool) -> dict[str, Any] | None:
     An ambiguous number (``1,234``) has a decimal comma only if the columns are not separated by commas.
     ``blank`` says that blank lines above a header need ``skip_rows``.
     """
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     encoding, text = _decode(head)
     if encoding != "utf-8":
-        found["encoding"] = encoding
+        keys["encoding"] = encoding
     if "\0" in text:
         return None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     delimiter, rows = _split(text)
     if delimiter != ",":
-        found["delimiter"] = delimiter
+        keys["delimiter"] = delimiter
     widths = Counter(len(cells) for _, cells in rows if cells)
     if not widths:
-        return found
+        return keys
     ((width, _),) = widths.most_common(1)
     start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and all(cells)), 0)
     if start and _lacks_a_name(rows[start - 1][1], width):
@@ -73,16 +73,16 @@ def detect_text(head: bytes, *, blank: bool) -> dict[str, Any] | None:
     if (any(above) or (blank and above)) and all(
         len(cells) < width or 2 * sum(map(bool, cells)) < width for cells in above
     ):
-        found["skip_rows"] = rows[start][0] - 1
+        keys["skip_rows"] = rows[start][0] - 1
     else:
         start = 0
     table = [cells for _, cells in rows[start:] if len(cells) == width]
     if not table:
-        return found
-    found |= _notation(table[1:], delimiter)
+        return keys
+    keys |= _notation(table[1:], delimiter)
     if len(rows[start][1]) == width and len(table) > 2 and _is_headless(table):
-        found["header"] = False
-    return found
+        keys["header"] = False
+    return keys
 
 
 def describe(name: str, keys: Mapping[str, Any]) -> str:
@@ -131,10 +131,10 @@ def explain(
     """
     if not issues:
         return []
-    found = detect(name, head)
+    detected = detect(name, head)
     keys = {
         key: value
-        for key, value in found.items()
+        for key, value in detected.items()
         if given.get(key) != value
         and (only is None or key in only)
         and (key, value) != ("format", format_of(name))
@@ -199,7 +199,7 @@ def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
     )
     unsure = some(r"[+-]?\d{1,3},\d{3}")
     decimal = "," if (comma or (unsure and delimiter != ",")) and not point else "."
-    found = {"decimal": ","} if decimal == "," else {}
+    keys = {"decimal": ","} if decimal == "," else {}
     other = "." if decimal == "," else ","
     fraction = rf"(?:{re.escape(decimal)}\d+)?"
     for mark in (other, " ", "'"):
@@ -207,9 +207,9 @@ def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
         several = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{re.escape(decimal)}\d+")
         grouped = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{fraction}")
         if grouped and (several or decimal == "." or comma):
-            found["thousands"] = mark
+            keys["thousands"] = mark
             break
-    return found
+    return keys
 
 
 def spelled_mark(thousands: str) -> str:

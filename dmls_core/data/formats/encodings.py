@@ -98,11 +98,11 @@ def _of_bytes(head: bytes) -> Encoding:
             break
     text = b"\n".join(cells)
     names = _OTHERS if _is_foreign(text) else _WESTERN
-    found = from_bytes(text, cp_isolation=list(names), threshold=_THRESHOLD)
-    best = found.best()
+    matches = from_bytes(text, cp_isolation=list(names), threshold=_THRESHOLD)
+    best = matches.best()
     if best is None or best.encoding not in names:  # too few letters
         return "windows-1252"
-    likely = [match for match in found if match.encoding in names]
+    likely = [match for match in matches if match.encoding in names]
     if names is _WESTERN:  # of a few short words, charset-normalizer takes K÷ln for one
         likely = [match for match in likely if not _symbol_in_word(str(match))] or likely
     best = likely[0]
@@ -118,8 +118,8 @@ def _symbol_in_word(text: str) -> bool:
     """Return whether a symbol beyond ASCII is between two letters; an apostrophe may be."""
     places = zip(text, text[1:], text[2:], strict=False)
     return any(
-        not (found.isascii() or found.isalpha() or found == "\u2019") and before.isalpha() and after.isalpha()
-        for before, found, after in places
+        not (char.isascii() or char.isalpha() or char == "\u2019") and before.isalpha() and after.isalpha()
+        for before, char, after in places
     )
 
 
@@ -157,14 +157,14 @@ def write_utf8(path: Path, encoding: str, target: Path) -> None:
 
 
 def _undecodable(path: Path, encoding: str) -> ValidationIssue:
-    line, found = None, ""
+    line, text = None, ""
     if encoding != "utf-16":  # its line ends have two bytes
         with unpacked(path) as file:
             for number, raw in enumerate(file, start=1):
                 try:
                     raw.decode(encoding)
                 except UnicodeError:
-                    line, found = number, raw[:80].decode(encoding, "backslashreplace").strip()
+                    line, text = number, raw[:80].decode(encoding, "backslashreplace").strip()
                     break
     hint = "set [data] encoding to that of the file"
-    return ValidationIssue(f"the text is not {encoding}", hint, file=path.name, line=line, found=found)
+    return ValidationIssue(f"the text is not {encoding}", hint, file=path.name, line=line, found=text)

@@ -121,11 +121,11 @@ def _check_container(path: Path, file: IO[bytes], most: int) -> None:
 
 
 def _not_a_workbook(file: str, start: bytes) -> ValidationIssue:
-    found = "an empty file" if not start else repr(start)
+    shown = "an empty file" if not start else repr(start)
     hint = "if it is text, give it a name that ends in .csv; else save it as .xlsx"
     if start.startswith(b"<"):
         hint = "it is HTML or XML, which Excel also opens: save it there as .xlsx"
-    return ValidationIssue("the file is not an Excel workbook", hint, file=file, found=found)
+    return ValidationIssue("the file is not an Excel workbook", hint, file=file, found=shown)
 
 
 def _unreadable(path: Path, reason: str) -> DataError:
@@ -139,8 +139,8 @@ def _unreadable(path: Path, reason: str) -> DataError:
 def _visible(workbook: python_calamine.CalamineWorkbook) -> list[str]:
     from python_calamine import SheetTypeEnum, SheetVisibleEnum
 
-    found = [one for one in workbook.sheets_metadata if one.typ == SheetTypeEnum.WorkSheet]
-    return [one.name for one in found if one.visible == SheetVisibleEnum.Visible]
+    worksheets = [one for one in workbook.sheets_metadata if one.typ == SheetTypeEnum.WorkSheet]
+    return [one.name for one in worksheets if one.visible == SheetVisibleEnum.Visible]
 
 
 def _open(
@@ -150,19 +150,19 @@ def _open(
     listed = ", ".join(repr(name) for name in names)[:400] or "a visible sheet"
     if sheet is None:
         sheets = map(workbook.get_sheet_by_name, names)
-        found = next((one for one in sheets if one.height > 1 and one.width > 1), None)
+        opened = next((one for one in sheets if one.height > 1 and one.width > 1), None)
         message = "no sheet has a table of two rows and two columns"
     elif sheet in workbook.sheet_names:
-        found = workbook.get_sheet_by_name(sheet)
-        found, message = found if found.start else None, "the sheet is empty"
+        opened = workbook.get_sheet_by_name(sheet)
+        opened, message = opened if opened.start else None, "the sheet is empty"
     else:
-        found, message = None, "the workbook has no such sheet"
-    if found is None:
+        opened, message = None, "the workbook has no such sheet"
+    if opened is None:
         hint = "set [data] sheet to one of them" if names else "make one visible"
         raise DataError(
             ValidationIssue(message, hint, file=file, key="data.sheet", found=sheet or "", expected=listed)
         )
-    return found
+    return opened
 
 
 def _write(sheet: python_calamine.CalamineSheet, target: Path, most: int, decimal: str) -> tuple[int, bool]:

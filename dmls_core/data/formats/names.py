@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmls_core import extensions
+from dmls_core.data.formats.base import Format
 from dmls_core.errors import PlatformError
 
 if TYPE_CHECKING:
-    from dmls_core.data.formats.base import Format
     from dmls_core.spec.data_table import Data
 
 GROUP: extensions.Group = "dmls.formats"
@@ -31,10 +31,12 @@ def load_format(name: str) -> Format:
         PlatformError: there is none, or its class is incomplete.
     """
     try:
-        found: Format = extensions.load(GROUP, name)()
+        loaded = extensions.load(GROUP, name)()
     except TypeError as error:
         raise PlatformError(f"extension {name!r} in {GROUP!r}: {error}") from error
-    return found
+    if not isinstance(loaded, Format):
+        raise PlatformError(f"extension {name!r} in {GROUP!r} is not a subclass of Format")
+    return loaded
 
 
 @cache
@@ -46,16 +48,16 @@ def formats() -> tuple[Format, ...]:
 @cache
 def _by_suffix() -> dict[str, Format]:
     """Return the ending of a file's name -> its format; raise ``PlatformError`` if two formats have it."""
-    found: dict[str, Format] = {}
+    by_suffix: dict[str, Format] = {}
     for one in formats():
         for suffix in one.suffixes:
-            other = found.setdefault(suffix, one)
+            other = by_suffix.setdefault(suffix, one)
             if other is not one:
                 raise PlatformError(
                     f"two formats have files that end in {suffix}: {other.name} and {one.name}; "
                     "uninstall the package of one of them"
                 )
-    return found
+    return by_suffix
 
 
 @cache

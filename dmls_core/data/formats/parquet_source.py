@@ -95,12 +95,12 @@ class ParquetSource(Source):
             return pl.all_horizontal(column.is_null() for column in columns).sum().alias("empty")
 
         some = some_of(columns)
-        found = self._collect([*selected, pl.len().alias("rows"), empty(some)])
-        if not found["rows"].item():
+        frame = self._collect([*selected, pl.len().alias("rows"), empty(some)])
+        if not frame["rows"].item():
             raise DataError(self._no_rows())
-        if len(columns) > len(some) and found["empty"].item():
-            found = found.with_columns(self._collect([empty(columns)]))
-        return found
+        if len(columns) > len(some) and frame["empty"].item():
+            frame = frame.with_columns(self._collect([empty(columns)]))
+        return frame
 
     def store(self, types: Mapping[str, pl.DataType], _path: Path) -> tuple[pl.LazyFrame, int]:
         """Return columns to read from the file itself; see ``Source.store``."""

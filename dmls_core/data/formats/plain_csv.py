@@ -84,10 +84,10 @@ def write_table(
 
 def number_pattern(decimal: str, thousands: str) -> str:
     """Return a regular expression of the numbers in a notation."""
-    mark = spelled_mark(thousands)
-    whole = rf"(?:\d{{1,3}}(?:{mark}\d{{3}})+|\d+)" if thousands else r"\d+"
+    separator = spelled_mark(thousands)
+    integer = rf"(?:\d{{1,3}}(?:{separator}\d{{3}})+|\d+)" if thousands else r"\d+"
     point = re.escape(decimal)
-    return rf"^\s*[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?\s*$"
+    return rf"^\s*[+-]?(?:{integer}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?\s*$"
 
 
 def _number(column: pl.Expr, data: Data) -> pl.Expr:
@@ -106,17 +106,17 @@ def _check_points(frame: pl.LazyFrame, names: Sequence[str], data: Data, target:
     """Raise ``DataError`` for a number in another notation, which would be read as a wrong value."""
     other = "." if data.decimal == "," else ","
     pattern = rf"^\s*[+-]?\d*{re.escape(other)}\d+\s*$"
-    own = number_pattern(data.decimal, data.thousands)
+    number = number_pattern(data.decimal, data.thousands)
     wrong = [
-        (pl.col(name).str.contains(pattern) & ~pl.col(name).str.contains(own)).fill_null(value=False)
+        (pl.col(name).str.contains(pattern) & ~pl.col(name).str.contains(number)).fill_null(value=False)
         for name in frame.collect_schema().names()
     ]
-    found = frame.with_row_index("\0row").filter(pl.any_horizontal(wrong)).head(1).collect(engine="streaming")
-    if found.is_empty():
+    rows = frame.with_row_index("\0row").filter(pl.any_horizontal(wrong)).head(1).collect(engine="streaming")
+    if rows.is_empty():
         return
-    row, *cells = found.row(0)
+    row, *cells = rows.row(0)
     at = next(
-        n for n, cell in enumerate(cells) if cell and re.match(pattern, cell) and not re.match(own, cell)
+        n for n, cell in enumerate(cells) if cell and re.match(pattern, cell) and not re.match(number, cell)
     )
     hint = f'set [data] thousands = "{other}", or correct the value'
     line = row + 1 + above

@@ -84,15 +84,15 @@ class Source(ABC):
 
     def read_with(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """Read columns as ``read`` does, those that are clean with ``reader``."""
-        found = self._on_device(reader, types)
-        if found is None:
+        frame = self._on_device(reader, types)
+        if frame is None:
             return self.read(types)
-        if left := {name: dtype for name, dtype in types.items() if name not in found.columns}:
+        if left := {name: dtype for name, dtype in types.items() if name not in frame.columns}:
             rest = self.read(left)
-            if rest.height != found.height:
+            if rest.height != frame.height:
                 return self.read(types)
-            found = found.hstack(rest)
-        return found.select(list(types))
+            frame = frame.hstack(rest)
+        return frame.select(list(types))
 
     @abstractmethod
     def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:

@@ -97,25 +97,25 @@ def copy_table(
 
     table = TableAddress(kind, name, options).open(version)
     with _reported(kind):
-        found = table.schema
-        if missing := [column for column in used if column not in found.names]:
+        table_schema = table.schema
+        if missing := [column for column in used if column not in table_schema.names]:
             raise DataError(
                 ValidationIssue(
                     f"the table has no column {missing[0]!r} at this version",
                     hint="name another version, or correct [columns]",
                     key="data.source",
-                    found=", ".join(found.names[:20]),
+                    found=", ".join(table_schema.names[:20]),
                 )
             )
-        needed = TimeRange.of(found, **times) if times else None
-        names = [column for column in found.names if column in used] if used else found.names
-        schema = pa.schema([found.field(column).remove_metadata() for column in names])
+        needed = TimeRange.of(table_schema, **times) if times else None
+        names = [column for column in table_schema.names if column in used] if used else table_schema.names
+        schema = pa.schema([table_schema.field(column).remove_metadata() for column in names])
         read = list(dict.fromkeys([*names, *([needed.column] if needed else [])]))
         with _Writer(Path(target), schema) as writer:
             for file in table.files(read, needed):
                 for batch in _rows(file):
-                    kept = batch if needed is None else batch.filter(needed.mask(batch))
-                    writer.add(kept.select(names))
+                    rows = batch if needed is None else batch.filter(needed.mask(batch))
+                    writer.add(rows.select(names))
                     if sample and writer.rows:
                         return writer.rows
     return writer.rows
@@ -167,15 +167,15 @@ def _rows(file: TableFile) -> Iterator[pa.RecordBatch]:
     except (pa.ArrowException, ValueError, OSError, TypeError, KeyError) as error:
         if file.exists():
             message = "a file of the table cannot be read with the columns of this version"
-            found = f"{file.name}: {brief(error)}"
+            cause = f"{file.name}: {brief(error)}"
         else:
-            message, found = "a file of the table is gone", file.name
+            message, cause = "a file of the table is gone", file.name
         raise DataError(
             ValidationIssue(
                 message,
                 hint="restore it, or name a version whose files are whole",
                 key="data.source",
-                found=found,
+                found=cause,
             )
         ) from error
 

@@ -175,14 +175,14 @@ _THREE = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 
 def _ambiguous(columns: Sequence[Column], sample: Sample) -> list[str]:
     """Return a note on columns whose mark may separate thousands: all numbers have three digits behind it."""
-    found = []
+    ambiguous = []
     for column, values in zip(columns, sample.columns, strict=True):
         texts = [value for value in values if isinstance(value, str) and not is_missing(value)]
         if column.kind == "number" and texts and all(_THREE.fullmatch(text.strip()) for text in texts):
-            found.append(f"{column.name} ({texts[0].strip()})")
-    if not found:
+            ambiguous.append(f"{column.name} ({texts[0].strip()})")
+    if not ambiguous:
         return []
-    named = ", ".join(found[:MOST])
+    named = ", ".join(ambiguous[:MOST])
     return [f"All numbers have three decimals in {named}: if these are thousands, correct [data] thousands."]
 
 
@@ -222,10 +222,10 @@ def infer_footer_schema(
     with _turn(), tempfile.NamedTemporaryFile() as copy:
         copy.write(tail)
         copy.flush()
-        found: dict[str, Any] = sandbox.run(
+        schema: dict[str, Any] = sandbox.run(
             read_footer_schema, copy.name, file, size, keys, file=file, hint=BY_HAND
         )
-        return found
+        return schema
 
 
 def infer_part_schema(path: Path, size: int, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -258,18 +258,18 @@ def infer_file_schema(
     name = format_of(path.name)
     if not (name and load_format(name).has_footer):
         return read_file_schema(str(path), target, keys)
-    place = str(path.absolute())
+    source = str(path.absolute())
     with _turn():
         try:
-            found: dict[str, Any] = sandbox.run(
-                read_file_schema, place, target, keys, limits=PASS, file=path.name, hint=BY_HAND
+            schema: dict[str, Any] = sandbox.run(
+                read_file_schema, source, target, keys, limits=PASS, file=path.name, hint=BY_HAND
             )
         except sandbox.SandboxError:
             # Such as groups of rows that take too much memory: the end has the columns.
             if path.stat().st_size <= WHOLE:
                 raise
-            found = sandbox.run(read_end_schema, place, target, file=path.name, hint=BY_HAND)
-    return found
+            schema = sandbox.run(read_end_schema, source, target, file=path.name, hint=BY_HAND)
+    return schema
 
 
 def read_file_schema(path: str, target: str, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -119,14 +119,14 @@ def _values(series: pl.Series) -> Sequence[Any]:
     return series.to_list()
 
 
-def not_parquet(file: str, found: bytes) -> DataError:
+def not_parquet(file: str, content: bytes) -> DataError:
     """Return the error of a file that begins, or ends, with other bytes than Parquet."""
     return DataError(
         ValidationIssue(
-            "the file is empty" if not found else "the file is not Parquet",
+            "the file is empty" if not content else "the file is not Parquet",
             hint="correct its extension, or write it again",
             file=file,
-            found=repr(found[:4]),
+            found=repr(content[:4]),
             expected=repr(MARK),
         )
     )

@@ -121,28 +121,28 @@ def thinned_sample(
     ``cut`` says that ``path`` has only the beginning of the file. Raises ``DataError`` if it is damaged.
     """
     limits = limits or IntakeLimits.from_environment()
-    known = dict(sample.data if keys is None else keys)
+    reading = dict(sample.data if keys is None else keys)
     with tempfile.NamedTemporaryFile() as copy:
-        encoding, place = known.get("encoding", "utf-8"), str(path.absolute())
-        found = sandbox.run(thin_text, place, encoding, copy.name, HEAD, SECONDS, cut, limits=PASS, file=file)
+        arguments = str(path.absolute()), reading.get("encoding", "utf-8"), copy.name, HEAD, SECONDS, cut
+        thinned = sandbox.run(thin_text, *arguments, limits=PASS, file=file)
         content = Path(copy.name).read_bytes()
-    plain = {key: value for key, value in known.items() if key not in ("encoding", "missing")}
+    plain = {key: value for key, value in reading.items() if key not in ("encoding", "missing")}
     try:
         spread = _text(text_name(file), content, False, plain, limits)
     except DataError:  # of a record in a chunk, which may begin within quotes
         return sample
-    known.pop("missing", None)
-    spread = replace(spread, data={**spread.data, **known}, spread=True)
+    reading.pop("missing", None)
+    spread = replace(spread, data={**spread.data, **reading}, spread=True)
     spread = with_marks(spread, keys)
-    return replace(spread, extent=span(found, path.stat().st_size, cut))
+    return replace(spread, extent=span(thinned, path.stat().st_size, cut))
 
 
 def _spread_text(file: str, content: bytes, keys: Mapping[str, Any] | None, limits: IntakeLimits) -> Sample:
     """Read records from places all over a text; see ``read_places``."""
-    own = detect(file, content[:HEAD]) if keys is None else dict(keys)
-    plain = {key: value for key, value in own.items() if (key, value) != ("encoding", "utf-16")}
+    reading = detect(file, content[:HEAD]) if keys is None else dict(keys)
+    plain = {key: value for key, value in reading.items() if (key, value) != ("encoding", "utf-16")}
     sample = _text(file, join_chunks(content, HEAD), False, plain, limits)
-    encoding = {"encoding": own["encoding"]} if own.keys() - plain.keys() else {}
+    encoding = {"encoding": reading["encoding"]} if reading.keys() - plain.keys() else {}
     return replace(sample, data={**sample.data, **encoding}, spread=True)
 
 
@@ -227,9 +227,9 @@ def _sample_rows(
                     extent="" if sampled["complete"] else where,
                 )
             text = target.read_bytes()
-            own = detect(file, text) if keys is None else keys
-            own = {key: value for key, value in own.items() if key in file_format.keys - {"sheet"}}
-            sample = _text("table.csv", text, sampled["complete"], own, limits)
+            reading = detect(file, text) if keys is None else keys
+            reading = {key: value for key, value in reading.items() if key in file_format.keys - {"sheet"}}
+            sample = _text("table.csv", text, sampled["complete"], reading, limits)
         except DataError as error:
             raise DataError([replace(issue, file=file) for issue in error.issues]) from None
     data = {**sample.data, **({"sheet": sampled["table"]} if len(sampled["tables"]) > 1 else {})}
@@ -285,10 +285,10 @@ def _converted(
                 for issue in error.issues
             ]
         ) from None
-    whole = complete and sample.complete
+    has_all = complete and sample.complete
     shown = {key: value for key, value in keys.items() if (key, value) != ("format", format_of(file))}
     rows = sample.rows if complete else None
-    return replace(sample, complete=whole, rows=rows, data=shown, spread=complete)
+    return replace(sample, complete=has_all, rows=rows, data=shown, spread=complete)
 
 
 def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample:
