@@ -29,9 +29,9 @@ from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
 from dmls_core.spec.data_table import Data
 
-Columns = Mapping[str, Sequence[Any]]
+ColumnValues = Mapping[str, Sequence[Any]]
 
-COLUMNS: Columns = {
+COLUMNS: ColumnValues = {
     "number": [1.5, -2.25, 1e-7, None],
     "count": [1, 0, -7, 9_007_199_254_740_991],
     "text": ["plain", "Köln 東京 ½", 'a "quote", a comma; and a | bar', None],
@@ -55,7 +55,7 @@ class FormatSuite:
     data: ClassVar[Data] = Data()
     """``[data]`` with which the files of ``write`` are read."""
 
-    def write(self, columns: Columns, path: Path) -> None:
+    def write(self, columns: ColumnValues, path: Path) -> None:
         """Write columns of equal length to a file; ``None`` is a missing value, and dates are texts."""
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class FormatSuite:
     def format(self) -> Format:
         return load_format(self.name)
 
-    def written(self, columns: Columns, folder: Path) -> Path:
+    def written(self, columns: ColumnValues, folder: Path) -> Path:
         path = folder / f"table{self.format.suffixes[0]}"
         self.write(columns, path)
         return path
@@ -176,7 +176,7 @@ class FormatSuite:
         if self.format.is_text:
             pytest.skip("DMLS samples lines of text itself")
         numbers = range(LARGE_ROWS)
-        columns: Columns = {"row": list(numbers), "text": [f"row {number}" for number in numbers]}
+        columns: ColumnValues = {"row": list(numbers), "text": [f"row {number}" for number in numbers]}
         path = self.written(columns, tmp_path)
         began = time.monotonic()
         sampled = sandbox.run(

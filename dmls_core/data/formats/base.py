@@ -16,7 +16,7 @@ from dmls_core.data.formats.parquet_footer import MARK
 from dmls_core.errors import ValidationIssue
 
 if TYPE_CHECKING:
-    from dmls_core.data.formats.source import Source
+    from dmls_core.data.formats.source import FileSource
     from dmls_core.settings import DataLimits
     from dmls_core.spec.data_table import Data
 
@@ -110,7 +110,7 @@ class Format(ABC):
         """Return whether ``convert`` must be called for a file, by its name and ``[data]``."""
         return not self.is_native
 
-    def open(self, path: Path, limits: DataLimits) -> Source:
+    def open(self, path: Path, limits: DataLimits) -> FileSource:
         """Open a file that needs no conversion, or the one that ``convert`` wrote."""
         # Imported here: polars is large.
         from dmls_core.data.formats.csv_source import CsvSource

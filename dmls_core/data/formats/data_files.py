@@ -11,7 +11,7 @@ import polars as pl
 
 from dmls_core.data.declared_types import check_types, distinct_names
 from dmls_core.data.formats.names import format_of, load_format
-from dmls_core.data.formats.source import Aggregates, Cell, ColumnType, DeviceReader, Source
+from dmls_core.data.formats.source import Aggregates, ColumnType, DeviceReader, FileSource, LocatedCell
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
@@ -117,7 +117,7 @@ class DataFiles:
         )
 
     def read(self, types: Mapping[str, pl.DataType], reader: DeviceReader | None = None) -> pl.DataFrame:
-        """Read columns that all files have, where possible with ``reader``; see ``Source.read``.
+        """Read columns that all files have, where possible with ``reader``; see ``FileSource.read``.
 
         Raises:
             DataError: a file is broken, or there are too many rows.
@@ -132,7 +132,7 @@ class DataFiles:
         return pl.concat([frame.cast(dict.fromkeys(mixed, pl.String)) for frame in frames])
 
     def aggregate(self, types: Mapping[str, pl.DataType], aggregates: Aggregates) -> pl.DataFrame:
-        """Compute aggregates of columns that all files have, one row for each file; see ``Source.aggregate``.
+        """Compute aggregates of columns that all files have, one row for each file; see ``FileSource``.
 
         Raises:
             DataError: a file is broken, or there are too many rows.
@@ -142,7 +142,7 @@ class DataFiles:
         return frame
 
     def store(self, types: Mapping[str, pl.DataType], folder: Path) -> list[pl.LazyFrame]:
-        """Prepare columns that all files have to be read one by one; see ``Source.store``.
+        """Prepare columns that all files have to be read one by one; see ``FileSource.store``.
 
         Raises:
             DataError: a file is broken, or there are too many rows.
@@ -166,9 +166,11 @@ class DataFiles:
             columns = [part.cast(pl.Int64, strict=False) for part in columns]
         return pl.concat(columns).alias(name) if len(columns) == len(parts) else None
 
-    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], tuple[Source, Cell]]:
-        """Return the placed of values, given by row (from 0, as ``read`` counts) and column."""
-        located: dict[tuple[int, str], tuple[Source, Cell]] = {}
+    def locate(
+        self, cells: Collection[tuple[int, str]]
+    ) -> dict[tuple[int, str], tuple[FileSource, LocatedCell]]:
+        """Return the positions of values, given by row (from 0, as ``read`` counts) and column."""
+        located: dict[tuple[int, str], tuple[FileSource, LocatedCell]] = {}
         if not cells:
             return located
         first = 0
@@ -181,7 +183,7 @@ class DataFiles:
         return located
 
 
-def open_source(path: Path, data_format: str | None, limits: DataLimits) -> Source:
+def open_source(path: Path, data_format: str | None, limits: DataLimits) -> FileSource:
     """Open one file; raise ``DataError`` if it does not exist or its name does not show its format."""
     if not path.is_file():
         raise DataError(ValidationIssue("the file does not exist", file=str(path)))

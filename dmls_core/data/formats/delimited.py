@@ -10,7 +10,7 @@ from dmls_core.data.formats.base import Format
 from dmls_core.data.formats.names import COMPRESSED
 
 if TYPE_CHECKING:
-    from dmls_core.data.formats.source import Source
+    from dmls_core.data.formats.source import FileSource
     from dmls_core.settings import DataLimits
     from dmls_core.spec.data_table import Data
 
@@ -33,7 +33,7 @@ class CsvFormat(Format):
         """Return whether the text is compressed, or written otherwise than DMLS's CSV."""
         return file.lower().endswith(COMPRESSED) or not data.is_plain
 
-    def open(self, path: Path, limits: DataLimits) -> Source:
+    def open(self, path: Path, limits: DataLimits) -> FileSource:
         """Open the text; raise ``DataError`` if it is not DMLS's CSV."""
         from dmls_core.data.formats.csv_source import CsvSource
 

@@ -11,7 +11,7 @@ from dmls_core.data.formats.parquet_footer import MARK
 from dmls_core.errors import ValidationIssue
 
 if TYPE_CHECKING:
-    from dmls_core.data.formats.source import Source
+    from dmls_core.data.formats.source import FileSource
     from dmls_core.settings import DataLimits
     from dmls_core.spec.data_table import Data
 
@@ -38,7 +38,7 @@ class ParquetFormat(Format):
         with reading(path):
             remove_marks(path, data.missing, target)
 
-    def open(self, path: Path, limits: DataLimits) -> Source:
+    def open(self, path: Path, limits: DataLimits) -> FileSource:
         """Open the file; raise ``DataError`` if it is not Parquet."""
         from dmls_core.data.formats.parquet_source import ParquetSource
 

@@ -15,14 +15,14 @@ ColumnType = Literal["truth", "integer", "number", "time", "category", "text", "
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class LocatedCell:
     """A value as written in the file, and the line of its record (None if the format has no lines)."""
 
     line: int | None
     text: str
 
 
-class Source(ABC):
+class FileSource(ABC):
     """One data file."""
 
     header_line: int | None = None
@@ -103,7 +103,7 @@ class Source(ABC):
         """Read a column as 64-bit integers; None if it contains anything else."""
 
     @abstractmethod
-    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
+    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], LocatedCell]:
         """Return the positions of values, given by row (from 0, as ``read`` counts) and column."""
 
 
@@ -132,23 +132,23 @@ def some_of(columns: Sequence[_T]) -> Sequence[_T]:
     return columns[:: max(1, len(columns) // _SOME)]
 
 
-Kind = Literal["float32", "float64", "str"]
+ValueType = Literal["float32", "float64", "str"]
 """The type as which a device reader reads a column."""
 
 
 class DeviceReader(Protocol):
     """Reads columns on a device, for example a GPU. It may leave out columns, or return None."""
 
-    def csv(self, path: Path, kinds: Mapping[int, Kind], *, header_lines: int, columns: int) -> Any:  # noqa: ANN401 - a pyarrow.Table
+    def csv(self, path: Path, kinds: Mapping[int, ValueType], *, header_lines: int, columns: int) -> Any:  # noqa: ANN401 - a pyarrow.Table
         """Read columns, given by position, as a ``pyarrow.Table`` with the positions as names, or None."""
         ...
 
-    def parquet(self, path: Path, kinds: Mapping[str, Kind]) -> Any:  # noqa: ANN401 - a pyarrow.Table
+    def parquet(self, path: Path, kinds: Mapping[str, ValueType]) -> Any:  # noqa: ANN401 - a pyarrow.Table
         """Read columns as a ``pyarrow.Table``, or return None."""
         ...
 
 
-def kind_of(dtype: pl.DataType) -> Kind:
+def value_type(dtype: pl.DataType) -> ValueType:
     """Return the type as which a device reader reads a column of type ``dtype``."""
     if dtype == pl.Float32:
         return "float32"

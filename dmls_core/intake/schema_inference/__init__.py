@@ -22,8 +22,8 @@ from dmls_core.errors import DataError, PlatformError, ValidationIssue
 from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes
 from dmls_core.intake.schema_inference.draft import (
     SHOWN,
-    Column,
-    Kind,
+    ColumnKind,
+    InferredColumn,
     describe,
     draft_spec,
 )
@@ -45,9 +45,9 @@ from dmls_core.spec.definitions import Task
 __all__ = [
     "HEAD",
     "WHOLE",
-    "Column",
-    "InferredSchema",
-    "Kind",
+    "ColumnKind",
+    "FileSchema",
+    "InferredColumn",
     "Sample",
     "draft_spec",
     "infer_file_schema",
@@ -68,7 +68,7 @@ PREVIEW_COLUMNS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class InferredSchema:
+class FileSchema:
     """The inferred schema of a data file.
 
     Attributes:
@@ -84,7 +84,7 @@ class InferredSchema:
     """
 
     file: str
-    columns: tuple[Column, ...]
+    columns: tuple[InferredColumn, ...]
     guess: TargetGuess
     task: Task
     document: Mapping[str, Any]
@@ -116,7 +116,7 @@ class InferredSchema:
         }
 
 
-def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
+def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
     """Infer the schema of a sample of ``file``, with the column ``target`` as the target if given.
 
     Raises:
@@ -139,7 +139,7 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
         )
     task = guess_task(guess.column)
     preview = zip(*(values[:PREVIEW] for values in sample.columns[:PREVIEW_COLUMNS]), strict=True)
-    return InferredSchema(
+    return FileSchema(
         file=file,
         columns=columns,
         guess=guess,
@@ -156,7 +156,7 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
     )
 
 
-def _notes(columns: Sequence[Column], guess: TargetGuess, sample: Sample) -> list[str]:
+def _notes(columns: Sequence[InferredColumn], guess: TargetGuess, sample: Sample) -> list[str]:
     """Return what ``dmls validate`` and ``_status`` say of the drafted spec."""
     target = guess.column
     notes = relation_notes(guess.relations, target.name)
@@ -173,7 +173,7 @@ def _notes(columns: Sequence[Column], guess: TargetGuess, sample: Sample) -> lis
 _THREE = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 
 
-def _ambiguous(columns: Sequence[Column], sample: Sample) -> list[str]:
+def _ambiguous(columns: Sequence[InferredColumn], sample: Sample) -> list[str]:
     """Return a note on columns whose mark may separate thousands: all numbers have three digits behind it."""
     ambiguous = []
     for column, values in zip(columns, sample.columns, strict=True):

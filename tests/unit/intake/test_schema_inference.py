@@ -17,8 +17,8 @@ from dmls_core import sandbox
 from dmls_core.errors import DataError
 from dmls_core.intake.csv_check import check_csv_head
 from dmls_core.intake.schema_inference import (
-    Column,
-    InferredSchema,
+    FileSchema,
+    InferredColumn,
     Sample,
     infer_file_schema,
     infer_footer_schema,
@@ -42,15 +42,15 @@ def csv_of(columns: dict[str, list[Any]]) -> bytes:
     return out.getvalue().encode()
 
 
-def look(columns: dict[str, list[Any]], *, complete: bool = True) -> InferredSchema:
+def look(columns: dict[str, list[Any]], *, complete: bool = True) -> FileSchema:
     return infer_schema("a.csv", read_sample("a.csv", csv_of(columns), complete=complete))
 
 
-def kinds(schema: InferredSchema) -> dict[str, str]:
+def kinds(schema: FileSchema) -> dict[str, str]:
     return {column.name: column.kind for column in schema.columns}
 
 
-def column(schema: InferredSchema, name: str) -> Column:
+def column(schema: FileSchema, name: str) -> InferredColumn:
     return next(found for found in schema.columns if found.name == name)
 
 

@@ -13,7 +13,7 @@ import xlsxwriter
 
 from dmls_core.spec.data_table import Data
 from dmls_core.testing import FormatSuite
-from dmls_core.testing.formats import Columns
+from dmls_core.testing.formats import ColumnValues
 
 GUIDE = Path(__file__).parents[4] / "docs" / "extending" / "formats.md"
 
@@ -33,7 +33,7 @@ def test_the_text_format_of_the_guide(tmp_path: Path) -> None:
 class TestCsv(FormatSuite):
     name = "csv"
 
-    def write(self, columns: Columns, path: Path) -> None:
+    def write(self, columns: ColumnValues, path: Path) -> None:
         pl.DataFrame(columns).write_csv(path)
 
 
@@ -41,14 +41,14 @@ class TestSemicolons(FormatSuite):
     name = "csv"
     data = Data(delimiter=";", encoding="utf-16")
 
-    def write(self, columns: Columns, path: Path) -> None:
+    def write(self, columns: ColumnValues, path: Path) -> None:
         path.write_bytes(pl.DataFrame(columns).write_csv(separator=";").encode("utf-16"))
 
 
 class TestJsonLines(FormatSuite):
     name = "jsonl"
 
-    def write(self, columns: Columns, path: Path) -> None:
+    def write(self, columns: ColumnValues, path: Path) -> None:
         rows = pl.DataFrame(columns).rows(named=True)
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
@@ -56,7 +56,7 @@ class TestJsonLines(FormatSuite):
 class TestExcel(FormatSuite):
     name = "excel"
 
-    def write(self, columns: Columns, path: Path) -> None:
+    def write(self, columns: ColumnValues, path: Path) -> None:
         with xlsxwriter.Workbook(path) as book:
             sheet = book.add_worksheet()
             for at, (name, values) in enumerate(columns.items()):
@@ -66,5 +66,5 @@ class TestExcel(FormatSuite):
 class TestParquet(FormatSuite):
     name = "parquet"
 
-    def write(self, columns: Columns, path: Path) -> None:
+    def write(self, columns: ColumnValues, path: Path) -> None:
         pl.DataFrame(columns).write_parquet(path)
