@@ -1,4 +1,4 @@
-"""The interface of a file format: how its files are recognised, sampled and read.
+"""The interface of a file format: how its files are recognized, sampled and read.
 
 The command line and Airflow's DAG processor import the modules of all formats: import libraries in the
 methods that use them.
