@@ -99,15 +99,17 @@ def write_snapshot(
             scan = _typed(
                 CsvSource(convert(path, data, folder / f"text-{at}"), limits), folder / f"{at}.parquet"
             )
-        own = scan.collect_schema().names()
-        scan = scan.with_columns(_partition(name, text) for name, text in values.items() if name not in own)
+        present = scan.collect_schema().names()
+        scan = scan.with_columns(
+            _partition(name, text) for name, text in values.items() if name not in present
+        )
         names.append(scan.collect_schema().names())
         scans.append(scan)
-    wanted = [name for name in names[0] if name in used] if used else names[0]
-    for address, found in zip(addresses, names, strict=True):
-        _check_names(address, found, wanted, others=() if used else found)
-    check_types(declared, wanted)
-    scans = [scan.select(wanted) for scan in scans]
+    chosen = [name for name in names[0] if name in used] if used else names[0]
+    for address, present in zip(addresses, names, strict=True):
+        _check_names(address, present, chosen, others=() if used else present)
+    check_types(declared, chosen)
+    scans = [scan.select(chosen) for scan in scans]
     for path, scan in zip(map(Path, paths), scans, strict=True):
         with reading(path):
             rows += int(scan.select(pl.len()).collect(engine="streaming").item())
@@ -117,17 +119,17 @@ def write_snapshot(
     return rows
 
 
-def _check_names(file: str, found: Collection[str], wanted: Collection[str], others: Collection[str]) -> None:
-    """Raise ``DataError`` unless a file has the wanted columns, and of ``others`` only those."""
-    missing = [name for name in wanted if name not in found]
-    more = [name for name in others if name not in wanted]
+def _check_names(file: str, names: Collection[str], chosen: Collection[str], others: Collection[str]) -> None:
+    """Raise ``DataError`` unless a file has the chosen columns, and of ``others`` only those."""
+    missing = [name for name in chosen if name not in names]
+    more = [name for name in others if name not in chosen]
     if missing or more:
         parts = [
             f"{word} {_listed(names)}" for word, names in (("lacks", missing), ("has also", more)) if names
         ]
         raise DataError(
             ValidationIssue(
-                f"the file has other columns than the first one: it {' and '.join(parts)}",
+                f"its columns differ from those of the first file: it {' and '.join(parts)}",
                 hint="write it again with these columns, or name those to read in [columns] features",
                 file=file,
             )
@@ -150,12 +152,12 @@ def _typed(source: CsvSource, path: Path) -> pl.LazyFrame:
             text.cast(dtype, strict=False).is_null().sum().alias(f"{at} {dtype}")
             for dtype in (pl.Int64, pl.Float64)
         ]
-    found = scan.select(counts).collect(engine="streaming").row(0, named=True)
+    counted = scan.select(counts).collect(engine="streaming").row(0, named=True)
     columns = []
     for at, (name, text) in enumerate(texts.items()):
-        null = found[f"{at} null"]
+        null = counted[f"{at} null"]
         number = next(
-            (dtype for dtype in (pl.Int64, pl.Float64) if found[f"{at} {dtype}"] == null), pl.String
+            (dtype for dtype in (pl.Int64, pl.Float64) if counted[f"{at} {dtype}"] == null), pl.String
         )
         columns.append((text if null < rows else pl.lit(None)).cast(number).alias(name))
     return scan.select(columns)
@@ -191,13 +193,13 @@ def _texts(name: str, values: Sequence[Any]) -> pl.Series:
 
 def _common(dtypes: Collection[pl.DataType]) -> pl.DataType:
     """Return the type that holds the values of all these types."""
-    known = {dtype for dtype in dtypes if dtype != pl.Null}
-    if len(known) <= 1:
-        return next(iter(known), pl.String())
-    if all(dtype.is_integer() for dtype in known) and pl.UInt64 not in known:
+    types = {dtype for dtype in dtypes if dtype != pl.Null}
+    if len(types) <= 1:
+        return next(iter(types), pl.String())
+    if all(dtype.is_integer() for dtype in types) and pl.UInt64 not in types:
         return pl.Int64()
-    if all(dtype.is_numeric() for dtype in known):
+    if all(dtype.is_numeric() for dtype in types):
         return pl.Float64()
-    if all(isinstance(dtype, pl.Date | pl.Datetime) for dtype in known):
+    if all(isinstance(dtype, pl.Date | pl.Datetime) for dtype in types):
         return pl.Datetime("us")
     return pl.String()

@@ -96,8 +96,8 @@ def admit(
 
 def _find(store: Store, team: str, job: str) -> Submission | None:
     listing = store.list(layout.incoming_folder(team, job))
-    found = [entry for entry in group_submissions(listing) if (entry.team, entry.job) == (team, job)]
-    return found[0] if found else None
+    submissions = [entry for entry in group_submissions(listing) if (entry.team, entry.job) == (team, job)]
+    return submissions[0] if submissions else None
 
 
 def _fingerprint(submission: Submission | None) -> str:
@@ -133,8 +133,8 @@ def _answer(
         and now.state not in {"waiting", "rejected"}
     ):
         # The run has started or ended already: its state stays.
-        kept = Outcome(now.state, now.message, record, now.errors, now.notes)
-        outcome, links = kept, {**now.links, **links}
+        current_status = Outcome(now.state, now.message, record, now.errors, now.notes)
+        outcome, links = current_status, {**now.links, **links}
         run = now.run
     write_status(
         store,
@@ -178,9 +178,9 @@ def _decide(
     if findings.issues:
         return _rejected(findings.issues)
     if not data and not spec.data.source:
-        wanted = spec.data.path or "<name>.csv"
-        message = f"Waiting for data: upload {wanted} next to {layout.SPEC_FILE}."
-        if not spec.partitions and any(is_nested(submission, found) for found in submission.files):
+        expected = spec.data.path or "<name>.csv"
+        message = f"Waiting for data: upload {expected} next to {layout.SPEC_FILE}."
+        if not spec.partitions and any(is_nested(submission, file) for file in submission.files):
             message += ' Files in subfolders are read only as partitions: [data] path = "data/{date}.csv".'
         return Outcome("waiting", message)
     # If each run selects its own data, new data is not a new version of the job.
@@ -193,20 +193,20 @@ def _decide(
     return Outcome("accepted", message, record, notes=findings.notes)
 
 
-def _load(store: Store, found: ObjectInfo) -> Spec:
+def _load(store: Store, file: ObjectInfo) -> Spec:
     """Read the spec; raise ``SpecError`` with all of its errors."""
     from dmls_core.models import load_spec
     from dmls_core.settings import SpecLimits
 
     limits = SpecLimits.from_environment()
     # One byte beyond the limit is enough for the parser to reject it.
-    content, _ = store.read(found.key, limit=limits.bytes + 1)
+    content, _ = store.read(file.key, limit=limits.bytes + 1)
     return load_spec(content, layout.SPEC_FILE, limits=limits)
 
 
 def _without_spec(store: Store, submission: Submission) -> Outcome:
     record = _retire(store, submission.team, submission.job)
-    names = [file_name(found) for found in submission.files]
+    names = [file_name(file) for file in submission.files]
     others = [name for name in names if name.lower().endswith(".toml")]
     if others:
         message = f"Waiting for the spec: rename {others[0]} to {layout.SPEC_FILE}."

@@ -15,17 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dmls_core import sandbox
+from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.compression import UNPACKED
 from dmls_core.data.formats.encodings import utf16_codec
-from dmls_core.data.formats.names import COMPRESSED
+from dmls_core.data.formats.names import COMPRESSED, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.formats.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.file_sample import places
 
 if TYPE_CHECKING:
+    from dmls_core.data.formats.base import Format
     from dmls_core.settings import IntakeLimits
     from dmls_core.spec import Spec
+    from dmls_core.spec.data_table import Data
     from dmls_core.spec.values import Encoding
     from dmls_core.store import ObjectInfo
 
@@ -90,9 +93,9 @@ class Findings:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Findings:
+    def from_json(cls, document: dict[str, Any]) -> Findings:
         """Build findings from the result of ``examine``."""
-        return cls(tuple(ValidationIssue(**issue) for issue in found["issues"]), tuple(found["notes"]))
+        return cls(tuple(ValidationIssue(**issue) for issue in document["issues"]), tuple(document["notes"]))
 
 
 def check_columns(
@@ -104,14 +107,15 @@ def check_columns(
         ObjectMissingError: a file no longer exists.
     """
     total = sum(file.size for file in files)
-    whole = total <= limits.whole_bytes
-    footers = not whole and data_format == "parquet" and total > COPIED
+    all_rows = total <= limits.whole_bytes
+    file_format = load_format(data_format)
+    footers = not all_rows and file_format.has_footer and total > COPIED
     packed = any(file.key.lower().endswith(COMPRESSED) for file in files)
-    if not whole and len(files) > FILES:
+    if not all_rows and len(files) > FILES:
         files = [files[at * len(files) // FILES] for at in range(FILES)]
     most = COPIED // max(1, len(files))
     archives = any(file.key.lower().endswith(".zip") and file.size > most for file in files)
-    if not whole and (data_format == "excel" or archives):
+    if not all_rows and (archives or not (file_format.is_text or file_format.has_footer)):
         return Findings()  # no sample can be taken: the end of an archive says what is in it
     with tempfile.TemporaryDirectory() as folder:
         paths, parts, unpacked = list[str](), dict[str, list[_Part]](), 0.0
@@ -119,7 +123,7 @@ def check_columns(
         for number, file in enumerate(files):
             path = Path(folder) / str(number) / file.key.rpartition("/")[2]
             path.parent.mkdir()
-            if whole or (data_format == "parquet" and not footers):
+            if all_rows or (file_format.has_footer and not footers):
                 store.download(file.key, path)
             elif footers:
                 _copy_footer(store, file, path)
@@ -136,14 +140,14 @@ def check_columns(
                 parts[path.name] = _copy_sample(store, file, path, limits.head_bytes, spec.data.encoding)
             paths.append(str(path))
         sampled = sum(Path(path).stat().st_size for path in paths)
-        share = 1.0 if whole or data_format == "parquet" else min(1.0, sampled / max(1.0, unpacked or total))
+        share = 1.0 if all_rows or file_format.has_footer else min(1.0, sampled / max(1.0, unpacked or total))
         scope = "footer" if footers else "all" if is_whole(files, spec, limits) else "sample"
         data = spec.data.model_copy(update={"format": data_format})
         if parts and (packed or spec.data.encoding == "utf-16"):
             data = data.model_copy(update={"encoding": "utf-8"})  # the samples are
         document = spec.model_copy(update={"data": data}).as_json()
         try:
-            found = sandbox.run(
+            answer = sandbox.run(
                 examine,
                 *(paths, document, scope, share),
                 limits=LIMITS,
@@ -151,7 +155,7 @@ def check_columns(
             )
         except DataError as error:  # the sandbox itself: the file crashed its reader, or exceeded a limit
             return Findings(error.issues)
-    findings = Findings.from_json(found)
+    findings = Findings.from_json(answer)
     notes = (*findings.notes, _read_note(read)) if read and not findings.issues else findings.notes
     return Findings(tuple(_placed(issue, parts) for issue in findings.issues), notes)
 
@@ -172,12 +176,13 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
     from dmls_core.spec import Spec
 
     spec = Spec.from_json(document)
+    file_format = load_format(spec.data.format or "csv")
     notes: list[str] = []
     read: list[str] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
-            if scope == "sample" and spec.data.format == "parquet":
-                share, total = _thin_all(paths)
+            if scope == "sample" and file_format.has_footer:
+                share, total = _thin_all(file_format, spec.data, paths)
                 read = [f"rows 1 to {total:,}"]
             data = spec.data.model_copy(update={"missing": ()}) if scope == "footer" else spec.data
             files = [convert(Path(path), data, Path(folder) / str(at)) for at, path in enumerate(paths)]
@@ -196,29 +201,31 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
 def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Spec) -> list[ValidationIssue]:
     """Return the issues, or their cause if a file is written otherwise than ``[data]`` says."""
     from dmls_core.data.formats.detection import NOTATION, explain
-    from dmls_core.data.formats.excel import write_sheet
 
     first, data = issues[0], spec.data
+    file_format = load_format(data.format or "csv")
     path = next((Path(path) for path in paths if Path(path).name == first.file), None)
-    if path is None or data.format == "parquet":
+    if path is None or not file_format.keys:
         return list(issues)
     # The file as a whole is written otherwise if its header, or a character, cannot be read.
-    whole = first.line == data.skip_rows + 1 or first.message.startswith("the text is not ")
-    only = None if whole else NOTATION
-    if data.format != "excel":
+    wrong_text = first.line == data.skip_rows + 1 or first.message.startswith("the text is not ")
+    only = None if wrong_text else NOTATION
+    if file_format.is_text:
         with path.open("rb") as file:
             return explain(first.file, issues, file.read(UNPACKED), data.model_dump(), only=only)
     with tempfile.NamedTemporaryFile() as text:
         try:
-            sheet = write_sheet(path, data.sheet, Path(text.name), decimal=data.decimal, head=UNPACKED)
+            sample = file_format.sample(path, data, Path(text.name), rows=ROWS, seconds=SECONDS)
         except DataError:  # the cause itself
             return list(issues)
-        found = explain(first.file, issues, text.read(), data.model_dump() | {"delimiter": ","}, only=only)
-    if found == list(issues) and only is None and len(sheet.names) > 1:
-        listed = ", ".join(repr(name) for name in sheet.names)[:400]
+        explained = explain(
+            first.file, issues, text.read(), data.model_dump() | {"delimiter": ","}, only=only
+        )
+    if explained == list(issues) and only is None and len(sample.tables) > 1:
+        listed = ", ".join(repr(name) for name in sample.tables)[:400]
         hint = f"if the table is in another of the sheets {listed}: set [data] sheet"
-        found = [replace(issue, hint=f"{issue.hint}; {hint}".removeprefix("; ")) for issue in found]
-    return found
+        explained = [replace(issue, hint=f"{issue.hint}; {hint}".removeprefix("; ")) for issue in explained]
+    return explained
 
 
 def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
@@ -233,7 +240,7 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     if scope == "footer":
         check_schema(files, spec.columns, data_format=data_format)
         return []
-    large = data_format == "parquet" and _thin(files)
+    large = _thin(files) if not load_format(data_format or "csv").is_text and is_parquet(files[0]) else False
     sample = scope == "sample" or large
     table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
     roles = read_row_roles(files, spec, None if sample else table.kept, sample=sample)
@@ -254,21 +261,20 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     return notes
 
 
-def _thin_all(paths: Sequence[str]) -> tuple[float, int]:
-    """Replace Parquet files by rows from all over them; return their share, and the number of all rows."""
-    from dmls_core.data.formats.parquet_source import ParquetSource, reading
-    from dmls_core.data.formats.thinning import thin_parquet
+def _thin_all(file_format: Format, data: Data, paths: Sequence[str]) -> tuple[float, int]:
+    """Replace files by rows from all over them; return their share, and the number of all rows."""
     from dmls_core.settings import DataLimits
 
-    total = kept = 0
+    limits = DataLimits.from_environment()
+    total = sampled = 0
     for path in map(Path, paths):
-        ParquetSource(path, DataLimits.from_environment())  # is it one?
+        file_format.open(path, limits)  # raises if it has too many columns
         thinned = path.with_name("thinned")
-        with reading(path):
-            total += thin_parquet(path, thinned, ROWS // len(paths), SECONDS / len(paths))[0]
+        rows, seconds = ROWS // len(paths), SECONDS / len(paths)
+        total += file_format.sample(path, data, thinned, rows=rows, seconds=seconds).rows or 0
         thinned.replace(path)
-        kept += ParquetSource(path, DataLimits.from_environment()).count_rows()
-    return kept / max(1, total), total
+        sampled += file_format.open(path, limits).count_rows()
+    return sampled / max(1, total), total
 
 
 def _thin(files: Sequence[Path]) -> bool:
@@ -341,11 +347,11 @@ def _unpack_sample(
     else:
         store.download(file.key, packed)
     arguments = str(packed), spec.data.encoding, str(path), UNPACKED, seconds, cut
-    found = sandbox.run(thin_text, *arguments, limits=LIMITS, file=path.name)
+    thinned = sandbox.run(thin_text, *arguments, limits=LIMITS, file=path.name)
     packed.unlink()
-    size = found["bytes"] * (file.size / most if cut else 1)
-    read = f"{path.name} ({span(found, most, cut)})"
-    return [_Part(line, at=place) for line, place in found["parts"]], size, read
+    size = thinned["bytes"] * (file.size / most if cut else 1)
+    read = f"{path.name} ({span(thinned, most, cut)})"
+    return [_Part(line, at=line_of_text) for line, line_of_text in thinned["parts"]], size, read
 
 
 def _placed(issue: ValidationIssue, parts: dict[str, list[_Part]]) -> ValidationIssue:

@@ -10,10 +10,10 @@ from dmls_core.data.formats.csv_dialect import (
     Row,
     decode_head,
     is_number,
+    ragged_column,
     read_rows,
     separator_issue,
 )
-from dmls_core.data.formats.csv_places import ragged_column
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:

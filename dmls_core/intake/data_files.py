@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from dmls_core.data.formats.detection import explain
-from dmls_core.data.formats.names import format_of, needs_conversion
+from dmls_core.data.formats.names import file_format, format_of, formats, needs_conversion
 from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.column_check import Files, Findings, check_columns
 from dmls_core.intake.csv_check import check_csv_head
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from dmls_core.spec import Spec
     from dmls_core.spec.partitions import PartitionPattern
 
-_PARQUET_MARK = b"PAR1"
-_SMALLEST_PARQUET = 12
-
 
 def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
     """Return the data files that the spec selects, by name; none if they are missing.
@@ -35,14 +32,14 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         SubmissionError: the selection or the format is ambiguous.
     """
     path = spec.data.path
-    candidates = [found for found in submission.files if not is_nested(submission, found)]
+    candidates = [file for file in submission.files if not is_nested(submission, file)]
     if spec.partitions:
         folder = layout.incoming_folder(submission.team, submission.job)
         partitions = find_partitions(submission.files, folder, spec.partitions, spec.timezone)
-        chosen = [found.file for found in newest_partition(partitions)]
+        chosen = [partition.file for partition in newest_partition(partitions)]
     elif path is None:
-        own = [found for found in candidates if not spec.means_labels(file_name(found))]
-        chosen = select_data(own, file_name)
+        data = [file for file in candidates if not spec.means_labels(file_name(file))]
+        chosen = select_data(data, file_name)
         if len(chosen) > 1:
             names = ", ".join(map(file_name, chosen))
             raise SubmissionError(
@@ -68,13 +65,13 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
                     found=path,
                 )
             )
-        chosen = [found for found in candidates if fnmatchcase(file_name(found), path)]
-    formats = {data_format(found, spec) for found in chosen}
-    if len(formats) > 1 or None in formats:
+        chosen = [file for file in candidates if fnmatchcase(file_name(file), path)]
+    names_of_formats = {data_format(file, spec) for file in chosen}
+    if len(names_of_formats) > 1 or None in names_of_formats:
         raise SubmissionError(
             ValidationIssue(
                 "the names of the data files do not show their format",
-                hint='set [data] format = "csv", "parquet", "jsonl" or "excel"',
+                hint=f"set [data] format to one of {', '.join(one.name for one in formats())}",
                 file=layout.SPEC_FILE,
                 key="data.format",
                 found=", ".join(map(file_name, chosen))[:200],
@@ -91,7 +88,7 @@ def check_data(
     Raises:
         ObjectMissingError: a file no longer exists.
     """
-    total = sum(found.size for found in chosen)
+    total = sum(file.size for file in chosen)
     if total > limits.data_bytes:
         issue = ValidationIssue(
             "the data is too large",
@@ -103,44 +100,28 @@ def check_data(
         return chosen, Findings((issue,))
     current: list[ObjectInfo] = []
     issues: list[ValidationIssue] = []
-    for found in chosen:
-        head, info = store.read(found.key, limit=limits.head_bytes)
+    for file in chosen:
+        head, info = store.read(file.key, limit=limits.head_bytes)
         current.append(info)
-        name = file_name(found)
-        if data_format(found, spec) == "parquet":
-            issues += _check_parquet_head(name, head)
-            continue
-        if not needs_conversion(name, spec.data):
+        name = file_name(file)
+        data_file_format = file_format(name, spec.data.format)
+        if not data_file_format.is_text:
+            issues += data_file_format.check(name, head)
+        elif not needs_conversion(name, spec.data):
             complete = len(head) >= info.size
             wrong = check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
             issues += explain(name, wrong, head, spec.data.model_dump())
     if not issues and current:
-        known = data_format(chosen[0], spec) or "csv"
-        return current, check_columns(store, current, known, spec, limits)
+        name = data_format(chosen[0], spec) or "csv"
+        return current, check_columns(store, current, name, spec, limits)
     return current, Findings(tuple(issues))
 
 
-def data_format(found: ObjectInfo, spec: Spec) -> str | None:
+def data_format(file: ObjectInfo, spec: Spec) -> str | None:
     """Return the format of a data file by the spec, else by its name; ``None`` if unknown."""
     if spec.data.format:
         return spec.data.format
-    return format_of(found.key)
-
-
-def _check_parquet_head(file: str, head: bytes) -> list[ValidationIssue]:
-    if not head:
-        return [ValidationIssue("the file is empty", hint="upload it again", file=file)]
-    if len(head) < _SMALLEST_PARQUET or not head.startswith(_PARQUET_MARK):
-        return [
-            ValidationIssue(
-                "the file is not Parquet",
-                hint="correct its extension, or write it again",
-                file=file,
-                found=repr(head[:4]),
-                expected=repr(_PARQUET_MARK),
-            )
-        ]
-    return []
+    return format_of(file.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +141,12 @@ def find_partitions(
     ``timezone`` is that of the dates in names.
     """
     zone = ZoneInfo(timezone)
-    found = []
+    partitions = []
     for info in objects:
         period = pattern.period(info.key.removeprefix(folder), zone)
         if info.key.startswith(folder) and period:
-            found.append(Partition(info, *period))
-    return sorted(found, key=lambda partition: (partition.start, partition.file.key))
+            partitions.append(Partition(info, *period))
+    return sorted(partitions, key=lambda partition: (partition.start, partition.file.key))
 
 
 def partitions_between(
@@ -175,9 +156,9 @@ def partitions_between(
 
     So consecutive intervals share no partition, and no interval gets later rows.
     """
-    return [found for found in partitions if (start is None or start < found.end) and found.end <= end]
+    return [one for one in partitions if (start is None or start < one.end) and one.end <= end]
 
 
 def newest_partition(partitions: list[Partition]) -> list[Partition]:
     """Return the files of the latest period."""
-    return [found for found in partitions if found.start == partitions[-1].start] if partitions else []
+    return [one for one in partitions if one.start == partitions[-1].start] if partitions else []

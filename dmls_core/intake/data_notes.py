@@ -18,9 +18,9 @@ REPEATED = 0.05
 
 def relation_notes(relations: Sequence[Relation], target: str) -> list[str]:
     """Return the columns that give the target away, then those that give each other away."""
-    own = [one for one in relations if one.concerns(target)]
-    others = [one for one in relations if one.both and one not in own]
-    return [one.message for one in (*own, *others)[:MOST]]
+    of_target = [one for one in relations if one.concerns(target)]
+    others = [one for one in relations if one.both and one not in of_target]
+    return [one.message for one in (*of_target, *others)[:MOST]]
 
 
 def left_out_note(columns: Sequence[tuple[str, str]]) -> str:

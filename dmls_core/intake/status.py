@@ -53,8 +53,8 @@ class Status:
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of ``_status.json``."""
         errors = [issue.as_json() for issue in self.errors]
-        own = {"errors": errors, "links": dict(self.links), "notes": list(self.notes)}
-        return {"schema": SCHEMA, **asdict(self), **own}
+        lists = {"errors": errors, "links": dict(self.links), "notes": list(self.notes)}
+        return {"schema": SCHEMA, **asdict(self), **lists}
 
     @classmethod
     def from_json(cls, content: object) -> Status:

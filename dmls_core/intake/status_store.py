@@ -190,16 +190,16 @@ def _change(store: Store, team: str, job: str, changed: Callable[[Status | None]
 
 def _bounded(errors: Iterable[ValidationIssue | Mapping[str, Any]]) -> tuple[ValidationIssue, ...]:
     """Return the errors that fit into a status, and the number of the others."""
-    found = [as_issue(error) for error in errors]
-    kept: list[ValidationIssue] = []
+    issues = [as_issue(error) for error in errors]
+    shown: list[ValidationIssue] = []
     size = 0
-    for issue in map(_shortened, found):
+    for issue in map(_shortened, issues):
         size += len(json.dumps(issue.as_json()))
         if size > ERROR_BYTES:
-            kept.append(ValidationIssue(f"and {len(found) - len(kept):,} more issues"))
+            shown.append(ValidationIssue(f"and {len(issues) - len(shown):,} more issues"))
             break
-        kept.append(issue)
-    return tuple(kept)
+        shown.append(issue)
+    return tuple(shown)
 
 
 def _shortened(issue: ValidationIssue) -> ValidationIssue:

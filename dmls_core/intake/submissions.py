@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from dmls_core.data.formats.names import (
-    CONVERTED_ENDINGS,
-    DATA_ENDINGS,
-    PLAIN_ENDINGS,
-    PROSE_ENDINGS,
+    converted_endings,
+    data_endings,
+    is_data_name,
     naming_hint,
+    plain_endings,
+    prose_endings,
 )
 from dmls_core.errors import StoreError, SubmissionError, ValidationIssue
 from dmls_core.store import ObjectInfo, Store, check_key, layout
@@ -53,17 +54,17 @@ def group_submissions(objects: Iterable[ObjectInfo]) -> list[Submission]:
     Keys are relative to the root; those not below ``incoming/`` are ignored, all others accepted.
     """
     folders: dict[tuple[str, str], dict[str, ObjectInfo]] = {}
-    for found in objects:
-        drop = layout.parse_incoming(found.key)
-        if drop is None or layout.incoming_file(*drop) != found.key:
+    for file in objects:
+        drop = layout.parse_incoming(file.key)
+        if drop is None or layout.incoming_file(*drop) != file.key:
             continue  # an empty folder name at its end: nothing can be written next to it
         if drop.filename and not drop.filename.startswith((".", "_status.")):
-            folders.setdefault((drop.team, drop.job), {})[drop.filename] = found
+            folders.setdefault((drop.team, drop.job), {})[drop.filename] = file
     _adopt_partitions(folders)
     return [
         _submission(team, job, files)
         for (team, job), files in sorted(folders.items())
-        if any(name.lower().endswith((".toml", *DATA_ENDINGS)) for name in files)
+        if any(name.lower().endswith(".toml") or is_data_name(name) for name in files)
     ]
 
 
@@ -101,14 +102,14 @@ def _adopt_partitions(folders: dict[tuple[str, str], dict[str, ObjectInfo]]) -> 
             del folders[team, job]
 
 
-def file_name(found: ObjectInfo) -> str:
+def file_name(file: ObjectInfo) -> str:
     """Return an object's name within its folder."""
-    return found.key.rpartition("/")[2]
+    return file.key.rpartition("/")[2]
 
 
-def is_nested(submission: Submission, found: ObjectInfo) -> bool:
+def is_nested(submission: Submission, file: ObjectInfo) -> bool:
     """Return whether a file is in a subfolder of the submission's folder."""
-    return "/" in found.key.removeprefix(layout.incoming_folder(submission.team, submission.job))
+    return "/" in file.key.removeprefix(layout.incoming_folder(submission.team, submission.job))
 
 
 def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[_Named]:
@@ -117,14 +118,14 @@ def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[
     A ``.txt`` is data only if there is no other data: it may be a note.
     """
     files = list(files)
-    for endings in (PLAIN_ENDINGS, CONVERTED_ENDINGS, PROSE_ENDINGS):
-        if kept := [file for file in files if name(file).lower().endswith(endings)]:
-            return kept
+    for endings in (plain_endings(), converted_endings(), prose_endings()):
+        if chosen := [file for file in files if name(file).lower().endswith(endings)]:
+            return chosen
     return []
 
 
 def _submission(team: str, job: str, files: dict[str, ObjectInfo]) -> Submission:
-    facts = sorted((name, found.etag, found.size) for name, found in files.items())
+    facts = sorted((name, info.etag, info.size) for name, info in files.items())
     return Submission(
         team=team,
         job=job,
@@ -221,7 +222,7 @@ def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
         visible = [file for file in sorted(path.absolute().rglob("*")) if _is_visible(file, base)]
         files = select_data(visible, lambda file: file.name)
         if not files:
-            hint = f"add files with names that end in {', '.join(DATA_ENDINGS)}"
+            hint = f"add files with names that end in {', '.join(data_endings())}"
             raise SubmissionError(ValidationIssue("the folder has no data file", hint=hint, file=str(path)))
         found += [(file.relative_to(base).as_posix(), file) for file in files]
     return found
@@ -247,6 +248,6 @@ def check_data_name(name: str, shown: str = "") -> list[ValidationIssue]:
     """Return the issues of a data file's name without folders; ``shown`` replaces it in messages."""
     if name.startswith((".", "_status.")) or not name.isprintable() or "/" in name or "\\" in name:
         return [ValidationIssue("a data file cannot have this name", hint="rename it", file=shown or name)]
-    if not name.lower().endswith(DATA_ENDINGS):
+    if not is_data_name(name):
         return [ValidationIssue("this is not a data file", hint=naming_hint(name), file=shown or name)]
     return []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dmls_core.data.formats.sources import open_source
+from dmls_core.data.formats.data_files import open_source
 from dmls_core.data.leaks import ROWS, Relation, find_relations
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
@@ -53,15 +53,15 @@ def _left_out(path: Path, spec: Spec) -> list[tuple[str, str]]:
 
     source = open_source(path, spec.data.format, DataLimits.from_environment())
     out = [name for name in source.names if is_out(name)]
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     if out:
         with suppress(DataError):  # it is not named as a data file
             sample = sample_file(path, keys={})
             types = sample.types or ("",) * len(sample.names)
-            for name, values, kind in zip(sample.names, sample.columns, types, strict=True):
+            for name, values, dtype in zip(sample.names, sample.columns, types, strict=True):
                 if name in out[:MOST]:
-                    found[name] = describe(name, values, kind).reason
-    return [(name, found.get(name) or BY_SPEC) for name in out]
+                    reasons[name] = describe(name, values, dtype).reason
+    return [(name, reasons.get(name) or BY_SPEC) for name in out]
 
 
 def _relations(table: Table) -> tuple[Relation, ...]:

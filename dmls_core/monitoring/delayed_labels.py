@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import MISSING, category_text
 from dmls_core.data.formats.conversion import converted
+from dmls_core.data.formats.data_files import DataFiles
 from dmls_core.data.formats.names import format_of
-from dmls_core.data.formats.sources import DataFiles
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.monitoring.inference_log import COLUMN_PREFIX
 from dmls_core.settings import DataLimits

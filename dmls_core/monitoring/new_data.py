@@ -15,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import DateFeature, Encoder, category_text
-from dmls_core.data.formats.sources import ColumnType, DataFiles
+from dmls_core.data.formats.data_files import DataFiles
+from dmls_core.data.formats.source import ColumnType
 from dmls_core.data.table.columns import DistinctTexts
 from dmls_core.data.table.dates import is_date
 from dmls_core.data.table.table import Table, TableColumn, encode_table

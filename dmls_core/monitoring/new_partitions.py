@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dmls_core.data.formats.names import COMPRESSED, ENDINGS, format_of
+from dmls_core.data.formats.names import COMPRESSED, format_of, load_format
 from dmls_core.errors import ObjectMissingError
 from dmls_core.intake import Partition, find_partitions
 from dmls_core.monitoring.inference_log import MAX_BYTES
@@ -79,8 +79,9 @@ class PeriodFiles:
 def _ending(key: str, data_format: str | None) -> str:
     """Return the ending of a name that shows the format of a file, and whether it is compressed."""
     ending = f".{key.rpartition('.')[2].lower()}"
-    known = ENDINGS.get(data_format or format_of(key) or "", ending)
-    return f"{known}{ending}" if ending in COMPRESSED else known
+    name = data_format or format_of(key)
+    shown = load_format(name).suffixes[0] if name else ending
+    return f"{shown}{ending}" if ending in COMPRESSED else shown
 
 
 def list_new_periods(

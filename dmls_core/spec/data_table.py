@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dmls_core.spec.values import Encoding, Marks, Name, Window
+from dmls_core.spec.values import Encoding, FileFormat, Marks, Name, Window
 
 
 class Table(BaseModel):
@@ -118,8 +118,10 @@ class Data(Table):
     source: Source | None = Field(
         None, description="A table that says where the data is, if it is not next to the spec."
     )
-    format: Literal["csv", "parquet", "jsonl", "excel"] | None = Field(
-        None, description="Format of the files; by default it follows from their names."
+    format: FileFormat | None = Field(
+        None,
+        description="Format of the files: csv, jsonl, excel, parquet or one that a package adds; by default "
+        "it follows from their names.",
     )
     delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="What separates the columns of a CSV.")
     decimal: Literal[".", ","] = Field(".", description="The decimal mark of numbers.")

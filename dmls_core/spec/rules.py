@@ -34,7 +34,7 @@ def check_data(data: Data, issues: IssueCollector) -> None:
         check_source(data.source, data, issues)
     if data.decimal == data.thousands:
         issues.add(("data", "thousands"), "is also the decimal mark", found=data.thousands)
-    if data.format == "parquet" and not data.is_plain:
+    if data.format and not data.is_plain and not extensions.load("dmls.formats", data.format).keys:
         hint = "remove the keys that say how text is written"
         issues.add(("data", "format"), "is not text", found=data.format, hint=hint)
 

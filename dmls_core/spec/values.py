@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from dmls_core import extensions
+
 
 def _number(value: object) -> int | float:
     if type(value) is int:
@@ -55,6 +57,14 @@ def _ensemble(value: object) -> bool | str:
     if value == "auto" or isinstance(value, bool):
         return value
     raise PydanticCustomError("ensemble_type", "must say whether models are combined")
+
+
+def _file_format(value: str) -> str:
+    names = extensions.names("dmls.formats")
+    if value not in names:
+        expected = ", ".join(repr(name) for name in names)
+        raise PydanticCustomError("literal_error", "must be one of {expected}", {"expected": expected})
+    return value
 
 
 MAX_WORKERS = 256
@@ -116,6 +126,13 @@ Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f
 
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 """Names of columns; TOML and JSON have lists, not tuples."""
+
+FileFormat = Annotated[
+    str,
+    AfterValidator(_file_format),
+    WithJsonSchema({"type": "string", "examples": ["csv", "parquet", "jsonl", "excel"]}),
+]
+"""The name of an installed format of data files."""
 
 Encoding = Literal[
     "utf-8",

@@ -1,4 +1,7 @@
-"""Test suites that third-party engines, runners, stores and notifiers must pass. They need pytest."""
+"""Test suites that third-party engines, file formats, runners, stores and notifiers must pass.
+
+They need pytest.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import pytest
 
 _MODULES = {
     "EngineSuite": "engines",
+    "FormatSuite": "formats",
     "NotifierSuite": "notifiers",
     "RunnerSuite": "runners",
     "StoreSuite": "stores",

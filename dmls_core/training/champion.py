@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder
-from dmls_core.data.formats.sources import content_hash
+from dmls_core.data.formats.data_files import content_hash
 from dmls_core.data.split.description import split_settings
 from dmls_core.data.table.table import Table, encode_table
 from dmls_core.data.table.time_filter import TimeFilter, rows_within

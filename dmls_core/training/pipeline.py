@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.formats.sources import content_hash
+from dmls_core.data.formats.data_files import content_hash
 from dmls_core.data.split.description import split_settings
 from dmls_core.evaluate import Diagnostics, Evidence, HoldoutScores, diagnose, score_holdout
 from dmls_core.evaluate.insight import describe_insight

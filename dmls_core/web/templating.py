@@ -17,7 +17,7 @@ from dmls_core.html import STATIC as CHARTS
 from dmls_core.html import create_environment
 from dmls_core.html.formats import ago, brief, decimals, duration, file_size
 from dmls_core.web.services.sparkline import sparkline
-from dmls_core.web.services.submissions import mark_floats
+from dmls_core.web.services.submissions import describe_formats, mark_floats
 
 HERE = Path(__file__).parent
 TEMPLATES = HERE / "templates"
@@ -31,7 +31,7 @@ NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), (
 def environment() -> Environment:
     """Return the Jinja environment of the templates."""
     found = create_environment(TEMPLATES)
-    found.globals |= {"navigation": NAVIGATION, "sparkline": sparkline}
+    found.globals |= {"navigation": NAVIGATION, "sparkline": sparkline, "data_formats": describe_formats}
     found.filters |= FILTERS
     return found
 

@@ -27,7 +27,7 @@ import pandas as pd
 
 from dmls_core import sandbox
 from dmls_core.cli.spec_commands import check_files
-from dmls_core.data.validation import Outcome, Validation, validate
+from dmls_core.data.validation import Validation, ValidationOutcome, validate
 from dmls_core.errors import UserError, ValidationIssue
 from dmls_core.intake.schema_inference import infer_file_schema
 from dmls_core.spec import Spec
@@ -74,7 +74,7 @@ class InThisProcess:
         out.mkdir(parents=True, exist_ok=True)
         validate(json.loads(spec.canonical()), list(map(str, data)), str(out))
         report = json.loads((out / "validation.json").read_bytes())
-        outcomes = tuple(Outcome(**expectation) for expectation in report["expectations"])
+        outcomes = tuple(ValidationOutcome(**expectation) for expectation in report["expectations"])
         self.verdict = Validation(report["success"], outcomes, report["seconds"])
         self.finished = True
 

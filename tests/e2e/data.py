@@ -8,8 +8,6 @@ import io
 import zipfile
 from pathlib import Path
 
-import polars as pl
-
 from dmls_core.data.formats.compression import load_zstd
 
 IRIS = """model = "random-forest-classifier"
@@ -67,8 +65,8 @@ mode = "auto"
     return spec, to_csv([*heads, "cultivar"], rows)
 
 
-def write_large_tables(folder: Path) -> None:
-    """Write a sorted table of several MiB: compressed in several ways, cut, and as a large Parquet file."""
+def write_compressed_tables(folder: Path) -> None:
+    """Write a sorted table of several MiB: compressed in several ways, and cut."""
     rows = 300_000
     lines = [f"{row},{row * 10},{'first' if row < rows / 2 else 'second'}\n" for row in range(rows)]
     text = "row,size,half\n" + "".join(lines)
@@ -82,7 +80,3 @@ def write_large_tables(folder: Path) -> None:
     with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__MACOSX/._a.csv", "x")
         archive.writestr("a.csv", text)
-    frame = pl.read_csv(io.StringIO(text)).with_columns(noise=pl.Series(range(rows)).hash(1).cast(pl.Float64))
-    frame = frame.with_columns(pl.col("row").cast(pl.String).alias(f"text {number}") for number in range(3))
-    frame.write_parquet(folder / "a.parquet", compression="snappy", row_group_size=rows)
-    assert (folder / "a.parquet").stat().st_size > 8 << 20

@@ -196,7 +196,7 @@ def test_what_is_wrong_with_files_is_one_message_that_names_them(lake, tmp_path)
     lake.put("shards/b.parquet", frame(0).rename({"size": "width"}))
     shards = read(f'path = "s3://{lake.bucket}/shards/"', "lake")
     with pytest.raises(
-        DataError, match=r"s3://.*/shards/b.parquet: the file has other columns than the first"
+        DataError, match=r"s3://.*/shards/b.parquet: its columns differ from those of the first"
     ) as error:
         shards.snapshot(store, "orders", WEEK)
     assert "it lacks 'size' and has also 'width'" in str(error.value)

@@ -114,12 +114,12 @@ def test_a_run_is_estimated_from_the_beginning_of_its_data(api: TestClient, stor
 
     part = api.post("/drops/lab/planned/estimate", json=body | sample).json()
     stored = api.post("/drops/lab/iris/estimate", json=body).json()
-    packed = body | sample | {"file": "iris.csv.gz"}
-    unpacked = api.post("/drops/lab/planned/estimate", json=packed | {"unpacked": True}).json()
-    nameless = api.post(
-        "/drops/lab/planned/estimate", json=body | sample | {"file": "iris", "unpacked": True}
-    )
-    assert nameless.status_code in (200, 422)
+    packed = base64.b64encode(gzip.compress(IRIS)).decode()
+    small = api.post(
+        "/drops/lab/planned/estimate", json={"toml": toml, "file": "iris.csv.gz", "sample": packed}
+    ).json()
+    nameless = api.post("/drops/lab/planned/estimate", json=body | sample | {"file": "iris"})
+    assert nameless.status_code == 422
     whole_only = [
         api.post("/drops/lab/planned/estimate", json=body | sample | {"file": file})
         for file in ("iris.parquet", "iris.csv.gz", "iris.xlsx")
@@ -129,7 +129,7 @@ def test_a_run_is_estimated_from_the_beginning_of_its_data(api: TestClient, stor
     assert (part["rows"], part["sampled"]) == (15_000, True)
     assert part["seconds"] > 0
     assert stored["memory_bytes"] > 1 << 20
-    assert unpacked["rows"] == part["rows"]
+    assert small["rows"] == 150
     assert [answer.status_code for answer in whole_only] == [422] * 3
     assert all("from a part of it" in answer.text for answer in whole_only)
 
@@ -238,12 +238,25 @@ def test_data_files_in_s3_are_listed_and_their_schema_is_inferred(api: TestClien
     assert api.get("/drops/lab/iris/sniff", params={"file": "none.csv"}).status_code == 404
 
 
-def test_the_schema_of_a_large_parquet_file_comes_from_its_end(api: TestClient, tmp_path: Path):
-    file = tmp_path / "a.parquet"
-    pl.DataFrame({"a": range(5000), "y": [0.5, 1.5] * 2500}).write_parquet(file)
-    content = file.read_bytes()
+@pytest.mark.parametrize("file", ["a.parquet", "a.csv.gz", "a.xlsx"])
+def test_a_part_of_a_file_that_is_not_text_is_refused_with_a_hint(api: TestClient, file: str):
+    refused = infer(api, file, bytes(1000), 9 << 20)
 
-    found = infer(api, "a.parquet", content[-2000:], len(content)).json()
+    assert refused.status_code == 422
+    (problem,) = refused.json()["problems"]
+    assert problem["message"] == "only text is read before its upload"
+    assert "upload it" in problem["hint"]
+
+
+def test_the_schema_of_a_very_large_parquet_file_comes_from_its_end(
+    api: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    content = io.BytesIO()
+    pl.DataFrame({"a": range(5000), "y": [0.5, 1.5] * 2500}).write_parquet(content)
+    store.put("incoming/lab/large/a.parquet", content.getvalue())
+    monkeypatch.setattr(stored_schema, "COPIED", 1000)
+
+    found = api.get("/drops/lab/large/sniff", params={"file": "a.parquet"}).json()
 
     assert (found["rows"], found["seen"], found["target"]) == (5000, 0, "y")
 

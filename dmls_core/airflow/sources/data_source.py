@@ -16,8 +16,8 @@ from dmls_core import sandbox
 from dmls_core.airflow.sources.database_tables import open_rows
 from dmls_core.airflow.sources.lake_tables import LakeReader, NeededRows
 from dmls_core.airflow.sources.object_files import ObjectFiles, hive_columns
+from dmls_core.data.formats.data_files import content_hash
 from dmls_core.data.formats.names import format_of, naming_hint
-from dmls_core.data.formats.sources import content_hash
 from dmls_core.data.snapshot import SnapshotWriter, write_snapshot
 from dmls_core.errors import DataError, ObjectMissingError, PlatformError, UserError, ValidationIssue
 from dmls_core.intake import Partition, find_partitions

@@ -13,7 +13,7 @@ from airflow.sdk import BaseHook, ObjectStoragePath
 from airflow.sdk.exceptions import AirflowException
 
 from dmls_core.airflow.sources.connections import check_allowed, connection_failure
-from dmls_core.data.formats.names import DATA_ENDINGS
+from dmls_core.data.formats.names import is_data_name
 from dmls_core.errors import DataError, DmlsError, ValidationIssue
 from dmls_core.spec.partitions import parse_names
 from dmls_core.store import ObjectInfo
@@ -62,7 +62,7 @@ class ObjectFiles:
         name = key.rpartition("/")[2]
         if not self._path.endswith("/"):
             return parse_names(self._path)[1].fullmatch(key) is not None
-        return name.lower().endswith(DATA_ENDINGS) and not name.startswith((".", "_"))
+        return is_data_name(name) and not name.startswith((".", "_"))
 
     def download(self, info: ObjectInfo, target: Path) -> None:
         """Write a listed file to ``target``.

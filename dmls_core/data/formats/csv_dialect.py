@@ -15,16 +15,53 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from dmls_core.data.formats.csv_places import (
-    RECORD,
-    column_at,
-    column_of_byte,
-    quoted_column,
-    ragged_column,
-    split_fields,
-)
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
+
+RECORD = 64 * 2**20
+"""Largest size of one record in bytes."""
+
+
+def split_fields(record: str, delimiter: str = ",") -> list[str]:
+    """Return the fields of a record."""
+    # The limit is global, and other code may rely on it.
+    limit = csv.field_size_limit(RECORD)
+    try:
+        return next(csv.reader([record], delimiter=delimiter), [])
+    except csv.Error:  # a carriage return outside quotes
+        return record.split(delimiter)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def column_at(names: Sequence[str], record: str, delimiter: str = ",") -> str:
+    """Return the column in which a part of a record ends: the last one at most; empty without names."""
+    at = len(split_fields(record, delimiter)) - 1
+    return names[min(max(at, 0), len(names) - 1)] if names else ""
+
+
+def ragged_column(names: Sequence[str], n_fields: int) -> str:
+    """Return the first column without a field, or the last one, behind which there are others."""
+    return names[min(n_fields, len(names) - 1)]
+
+
+def column_of_byte(head: bytes, position: int) -> str:
+    """Return the column of a byte in a text with commas; empty in its first line, which has the names."""
+    end, start = head.find(b"\n"), head.rfind(b"\n", 0, position) + 1
+    if not start:
+        return ""
+    first = head[:end].removeprefix(codecs.BOM_UTF8).rstrip(b"\r")
+    names = split_fields(first.decode("utf-8", "backslashreplace"))
+    return column_at(names, head[start:position].decode("utf-8", "replace")).strip()
+
+
+def quoted_column(text: str, line: int) -> str:
+    """Return the column of the last quotation mark in a line; empty in the header."""
+    lines = text.split("\n", line)
+    if line == 1 or len(lines) < line:
+        return ""
+    names = [name.strip() for name in split_fields(lines[0].rstrip("\r"))]
+    return column_at(names, lines[line - 1].rpartition('"')[0])
 
 
 class Record(NamedTuple):
@@ -82,7 +119,7 @@ def check_structure(
     path: Path, header_lines: int, names: Sequence[str], delimiter: str = ","
 ) -> list[ValidationIssue]:
     """Return the first record with a wrong number of fields, and the first that is not UTF-8."""
-    found: list[ValidationIssue] = []
+    issues: list[ValidationIssue] = []
     ragged: ValidationIssue | None = None
     others = 0
     undecodable = False
@@ -93,7 +130,7 @@ def check_structure(
                 continue
             if not undecodable and not record.raw.isascii() and not _is_utf8(record.raw):
                 undecodable = True
-                found.append(not_utf8(path, record.line, record.raw, names, delimiter))
+                issues.append(not_utf8(path, record.line, record.raw, names, delimiter))
             if (n_fields := record.n_fields(delimiter)) != n_columns:
                 others += ragged is not None
                 ragged = ragged or ValidationIssue(
@@ -109,26 +146,26 @@ def check_structure(
                 )
     except DataError as error:
         # A quote that is not closed: of its record, only the line where it is opened is shown.
-        found.extend(
+        issues.extend(
             replace(issue, key=column_at(names, issue.found[: issue.found.rfind('"')], delimiter))
             if '"' in issue.found
             else issue
             for issue in error.issues
         )
     if ragged:
-        found.append(ragged)
+        issues.append(ragged)
         if others:
-            found.append(
+            issues.append(
                 ValidationIssue(f"{others} more records have too many or too few fields", file=path.name)
             )
-    return found
+    return issues
 
 
 def find_records(path: Path, header_lines: int, rows: Collection[int]) -> dict[int, Record]:
     """Return the records of rows, counted from 0 below the header; an empty record counts."""
     below = (record for record in records(path) if record.line > header_lines)
-    wanted = set(rows)
-    return {row: record for row, record in zip(range(max(wanted) + 1), below, strict=False) if row in wanted}
+    chosen = set(rows)
+    return {row: record for row, record in zip(range(max(chosen) + 1), below, strict=False) if row in chosen}
 
 
 def not_utf8(

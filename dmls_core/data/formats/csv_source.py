@@ -17,15 +17,15 @@ import polars as pl
 
 from dmls_core.data.encoder import MISSING
 from dmls_core.data.formats.csv_dialect import Header, check_structure, find_records, read_header
-from dmls_core.data.formats.sources import (
+from dmls_core.data.formats.source import (
     Aggregates,
-    Cell,
     ColumnType,
     DeviceReader,
-    Source,
+    FileSource,
+    LocatedCell,
     as_frame,
-    kind_of,
     some_of,
+    value_type,
 )
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
@@ -50,7 +50,7 @@ _TEXT_COLUMNS = 5
 _BLOCK = 1 << 20
 
 
-class CsvSource(Source):
+class CsvSource(FileSource):
     """One CSV file."""
 
     header_line = 1
@@ -78,13 +78,13 @@ class CsvSource(Source):
         )
 
     def count_rows(self) -> int:
-        """Count line breaks; see ``Source.count_rows``."""
+        """Count line breaks; see ``FileSource.count_rows``."""
         with self.path.open("rb") as file:
             breaks = sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
         return max(0, breaks + 1 - self._header.lines)
 
     def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
-        """Read columns; see ``Source.read``."""
+        """Read columns; see ``FileSource.read``."""
         positions = self._positions(types)
         # Polars fills a record that is too short with nulls. Such a record lacks the last field, so the
         # records are checked one by one only if the last column has a null.
@@ -98,7 +98,7 @@ class CsvSource(Source):
         return frame.rename({f"c{position}": name for position, name in zip(positions, types, strict=True)})
 
     def aggregate(self, types: Mapping[str, pl.DataType], aggregates: Aggregates) -> pl.DataFrame:
-        """Compute aggregates of columns; see ``Source.aggregate``."""
+        """Compute aggregates of columns; see ``FileSource.aggregate``."""
         columns = [f"c{position}" for position in self._positions(types)]
 
         def empty(names: Sequence[str]) -> pl.Expr:
@@ -116,17 +116,17 @@ class CsvSource(Source):
                 self._last.is_null().any().alias("last is null"),
             ]
 
-        found = self._collect(types, select)
-        if not found["rows"].item():
+        frame = self._collect(types, select)
+        if not frame["rows"].item():
             raise DataError(self._no_rows())
-        if found.drop_in_place("last is null").item() and self._structure:
+        if frame.drop_in_place("last is null").item() and self._structure:
             raise DataError(self._structure)
-        if len(columns) > len(some_of(columns)) and found["empty"].item():
-            found = found.with_columns(self._collect(types, lambda _: [empty(columns)]))
-        return found
+        if len(columns) > len(some_of(columns)) and frame["empty"].item():
+            frame = frame.with_columns(self._collect(types, lambda _: [empty(columns)]))
+        return frame
 
     def store(self, types: Mapping[str, pl.DataType], path: Path) -> tuple[pl.LazyFrame, int]:
-        """Copy columns to a Parquet file; see ``Source.store``."""
+        """Copy columns to a Parquet file; see ``FileSource.store``."""
         texts = {name: pl.String() if dtype == pl.Categorical else dtype for name, dtype in types.items()}
         names = {f"c{at}": name for at, name in zip(self._positions(types), types, strict=True)}
 
@@ -164,7 +164,7 @@ class CsvSource(Source):
         positions = dict(zip(self._positions(types), types, strict=True))
         table = reader.csv(
             self.path,
-            {position: kind_of(types[name]) for position, name in positions.items()},
+            {position: value_type(types[name]) for position, name in positions.items()},
             header_lines=self._header.lines,
             columns=len(self._header.names),
         )
@@ -174,7 +174,7 @@ class CsvSource(Source):
         return as_frame(named, types)
 
     def integers(self, name: str) -> pl.Series | None:
-        """Read a column as integers; see ``Source.integers``."""
+        """Read a column as integers; see ``FileSource.integers``."""
         position = self._header.names.index(name)
         schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
         schema[f"c{position}"] = pl.Int64()
@@ -184,26 +184,28 @@ class CsvSource(Source):
         except pl.exceptions.PolarsError:
             return None
 
-    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
-        """Return the lines of values; see ``Source.locate``."""
-        found = find_records(self.path, self._header.lines, {row for row, _ in cells})
+    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], LocatedCell]:
+        """Return the lines of values; see ``FileSource.locate``."""
+        records = find_records(self.path, self._header.lines, {row for row, _ in cells})
         located = {}
         for row, name in cells:
-            position, fields = self._header.names.index(name), found[row].fields()
-            located[row, name] = Cell(found[row].line, fields[position] if position < len(fields) else "")
+            position, fields = self._header.names.index(name), records[row].fields()
+            located[row, name] = LocatedCell(
+                records[row].line, fields[position] if position < len(fields) else ""
+            )
         return located
 
-    def copy_rows(self, kept: pl.Series, target: Path) -> int:
+    def copy_rows(self, mask: pl.Series, target: Path) -> int:
         """Write the header and the kept rows to a new file, and return the number of rows.
 
-        ``kept`` is a mask of the rows, in the order of ``read``.
+        ``mask`` is a mask of the rows, in the order of ``read``.
         """
         schema: dict[str, pl.DataType] = {f"c{at}": pl.String() for at in range(len(self._header.names))}
         with target.open("wb") as file:
-            with self.path.open("rb") as own:
-                file.writelines(islice(own, self._header.lines))
-            self._scan(schema=schema).filter(kept).collect().write_csv(file, include_header=False)
-        return int(kept.sum())
+            with self.path.open("rb") as source:
+                file.writelines(islice(source, self._header.lines))
+            self._scan(schema=schema).filter(mask).collect().write_csv(file, include_header=False)
+        return int(mask.sum())
 
     def _collect(
         self,
@@ -227,10 +229,10 @@ class CsvSource(Source):
                 if self._structure:
                     raise DataError(self._structure) from None
                 # Only the column that is no number becomes text: all of them take several times the memory.
-                found = _UNPARSED.search(str(error))
-                if found is None or not schema.get(found[1], pl.String()).is_numeric():
+                unparsed = _UNPARSED.search(str(error))
+                if unparsed is None or not schema.get(unparsed[1], pl.String()).is_numeric():
                     break
-                schema[found[1]] = pl.String()
+                schema[unparsed[1]] = pl.String()
         schema = {name: pl.String() if dtype.is_numeric() else dtype for name, dtype in schema.items()}
         try:
             return finish(self._scan(schema=schema).select(select(schema)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_core.data.formats.compression import unpack_head
 from dmls_core.data.formats.encodings import codec_of, detect_encoding
-from dmls_core.data.formats.names import COMPRESSED, format_of
+from dmls_core.data.formats.names import COMPRESSED, format_of, formats, load_format
 from dmls_core.errors import ValidationIssue
 
 if TYPE_CHECKING:
@@ -35,46 +35,54 @@ _YEARS = range(1800, 2200)
 
 
 def detect(name: str, head: bytes) -> dict[str, Any]:
-    """Return the keys of ``[data]`` that a file needs, by its first bytes; empty for DMLS's own formats.
+    """Return the keys of ``[data]`` that a text needs, by its first bytes; empty for DMLS's own formats."""
+    head, named = unpack_head(head), format_of(name)
+    for one in formats():
+        if one.is_text and one.name != "csv":  # any text may be CSV
+            keys = one.detect(head)
+            if keys is not None or one.name == named:
+                return {"format": one.name, **(keys or {})}
+    # Blank lines above a header need the key only if the file is otherwise read as it is.
+    return detect_text(head, blank=named == "csv") or {}
+
+
+def detect_text(head: bytes, *, blank: bool) -> dict[str, Any] | None:
+    """Return the keys of ``[data]`` that a text with a delimiter needs; None if it is binary.
 
     An ambiguous number (``1,234``) has a decimal comma only if the columns are not separated by commas.
+    ``blank`` says that blank lines above a header need ``skip_rows``.
     """
-    head = unpack_head(head)
-    if format_of(name) == "jsonl" or re.match(rb'\s*\{\s*"', head):
-        return {"format": "jsonl"}
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     encoding, text = _decode(head)
     if encoding != "utf-8":
-        found["encoding"] = encoding
+        keys["encoding"] = encoding
     if "\0" in text:
-        return {}  # binary
+        return None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     delimiter, rows = _split(text)
     if delimiter != ",":
-        found["delimiter"] = delimiter
+        keys["delimiter"] = delimiter
     widths = Counter(len(cells) for _, cells in rows if cells)
     if not widths:
-        return found
+        return keys
     ((width, _),) = widths.most_common(1)
     start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and all(cells)), 0)
     if start and _lacks_a_name(rows[start - 1][1], width):
         start -= 1
     above = [cells for _, cells in rows[:start]]
-    # Blank lines above a header need the key only if the file is otherwise read as it is.
-    blank = format_of(name) == "csv" and bool(above)
-    if (any(above) or blank) and all(
+    if (any(above) or (blank and above)) and all(
         len(cells) < width or 2 * sum(map(bool, cells)) < width for cells in above
     ):
-        found["skip_rows"] = rows[start][0] - 1
+        keys["skip_rows"] = rows[start][0] - 1
     else:
         start = 0
     table = [cells for _, cells in rows[start:] if len(cells) == width]
     if not table:
-        return found
-    found |= _notation(table[1:], delimiter)
+        return keys
+    keys |= _notation(table[1:], delimiter)
     if len(rows[start][1]) == width and len(table) > 2 and _is_headless(table):
-        found["header"] = False
-    return found
+        keys["header"] = False
+    return keys
 
 
 def describe(name: str, keys: Mapping[str, Any]) -> str:
@@ -83,7 +91,7 @@ def describe(name: str, keys: Mapping[str, Any]) -> str:
     if name.lower().endswith(COMPRESSED):
         parts.append("the file is compressed")
     if "format" in keys:
-        parts.append("the file has JSON lines")
+        parts.append(f"the file has {load_format(keys['format']).title}")
     if "encoding" in keys:
         parts.append(f"the text is {keys['encoding']}, not UTF-8")
     if "delimiter" in keys:
@@ -123,10 +131,10 @@ def explain(
     """
     if not issues:
         return []
-    found = detect(name, head)
+    detected = detect(name, head)
     keys = {
         key: value
-        for key, value in found.items()
+        for key, value in detected.items()
         if given.get(key) != value
         and (only is None or key in only)
         and (key, value) != ("format", format_of(name))
@@ -191,7 +199,7 @@ def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
     )
     unsure = some(r"[+-]?\d{1,3},\d{3}")
     decimal = "," if (comma or (unsure and delimiter != ",")) and not point else "."
-    found = {"decimal": ","} if decimal == "," else {}
+    keys = {"decimal": ","} if decimal == "," else {}
     other = "." if decimal == "," else ","
     fraction = rf"(?:{re.escape(decimal)}\d+)?"
     for mark in (other, " ", "'"):
@@ -199,9 +207,9 @@ def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
         several = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{re.escape(decimal)}\d+")
         grouped = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{fraction}")
         if grouped and (several or decimal == "." or comma):
-            found["thousands"] = mark
+            keys["thousands"] = mark
             break
-    return found
+    return keys
 
 
 def spelled_mark(thousands: str) -> str:

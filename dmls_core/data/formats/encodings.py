@@ -1,10 +1,15 @@
-"""Detect the encoding of a text, with charset-normalizer where it is not Unicode."""
+"""Detect the encoding of a text, with charset-normalizer where it is not Unicode, and write it as UTF-8."""
 
 from __future__ import annotations
 
 import codecs
+import io
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dmls_core.data.formats.compression import most_bytes, unpacked
+from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:
     from dmls_core.spec.values import Encoding
@@ -42,6 +47,8 @@ _THRESHOLD = 0.5
 """Largest mess that charset-normalizer may find; its default suits prose, and cells are short."""
 
 _ALIKE = 0.01
+
+_HEAD = 1 << 16
 
 
 def is_utf16(head: bytes) -> bool:
@@ -91,11 +98,11 @@ def _of_bytes(head: bytes) -> Encoding:
             break
     text = b"\n".join(cells)
     names = _OTHERS if _is_foreign(text) else _WESTERN
-    found = from_bytes(text, cp_isolation=list(names), threshold=_THRESHOLD)
-    best = found.best()
+    matches = from_bytes(text, cp_isolation=list(names), threshold=_THRESHOLD)
+    best = matches.best()
     if best is None or best.encoding not in names:  # too few letters
         return "windows-1252"
-    likely = [match for match in found if match.encoding in names]
+    likely = [match for match in matches if match.encoding in names]
     if names is _WESTERN:  # of a few short words, charset-normalizer takes K÷ln for one
         likely = [match for match in likely if not _symbol_in_word(str(match))] or likely
     best = likely[0]
@@ -111,8 +118,8 @@ def _symbol_in_word(text: str) -> bool:
     """Return whether a symbol beyond ASCII is between two letters; an apostrophe may be."""
     places = zip(text, text[1:], text[2:], strict=False)
     return any(
-        not (found.isascii() or found.isalpha() or found == "\u2019") and before.isalpha() and after.isalpha()
-        for before, found, after in places
+        not (char.isascii() or char.isalpha() or char == "\u2019") and before.isalpha() and after.isalpha()
+        for before, char, after in places
     )
 
 
@@ -122,3 +129,42 @@ def _is_foreign(text: bytes) -> bool:
     in_runs = sum(len(run) for run in re.findall(rb"[\x80-\xff]{2,}", text))
     letters = high + len(re.findall(rb"[A-Za-z]", text))
     return 2 * high > letters and 5 * in_runs > 3 * high
+
+
+def write_utf8(path: Path, encoding: str, target: Path) -> None:
+    """Write a text, which may be compressed, as UTF-8 with line feeds at the ends of lines.
+
+    Raises:
+        DataError: the text is not in ``encoding``, or unpacks to too much.
+    """
+    most, written = most_bytes(path), 0
+    with unpacked(path) as file:
+        head = file.read(_HEAD)
+    name = codec_of(encoding, head)
+    if encoding == "utf-16" and head and b"\0" not in head:  # any comma or line break would have one
+        raise DataError(_undecodable(path, encoding))
+    with unpacked(path) as file, target.open("w", encoding="utf-8", newline="\n") as out:
+        text = io.TextIOWrapper(file, encoding=name, newline=None)
+        try:
+            while part := text.read(1 << 20):
+                written += out.write(part)
+                if written > most:
+                    message = f"the file unpacks to more than {most:,} bytes"
+                    raise DataError(ValidationIssue(message, file=path.name))
+        except UnicodeError:
+            raise DataError(_undecodable(path, encoding)) from None
+        text.detach()
+
+
+def _undecodable(path: Path, encoding: str) -> ValidationIssue:
+    line, text = None, ""
+    if encoding != "utf-16":  # its line ends have two bytes
+        with unpacked(path) as file:
+            for number, raw in enumerate(file, start=1):
+                try:
+                    raw.decode(encoding)
+                except UnicodeError:
+                    line, text = number, raw[:80].decode(encoding, "backslashreplace").strip()
+                    break
+    hint = "set [data] encoding to that of the file"
+    return ValidationIssue(f"the text is not {encoding}", hint, file=path.name, line=line, found=text)

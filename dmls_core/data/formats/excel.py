@@ -1,20 +1,23 @@
-"""Write a sheet of an Excel workbook as CSV text: each row of the sheet is the line with its number."""
+"""Excel workbooks: a sheet becomes CSV text, each row the line with its number."""
 
 from __future__ import annotations
 
 import csv
 import datetime as dt
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dmls_core.data.formats.compression import ZIP, most_bytes
+from dmls_core.data.formats.base import SAMPLE_BYTES, FileSample, Format
+from dmls_core.data.formats.compression import WORKBOOKS, ZIP, most_bytes
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:
     import python_calamine
+
+    from dmls_core.spec.data_table import Data
 
 _OLE = b"\xd0\xcf\x11\xe0"
 _EXACT = 2**53
@@ -36,6 +39,41 @@ class Sheet:
     names: tuple[str, ...]
     lines: int
     whole: bool
+
+
+class ExcelFormat(Format):
+    """A workbook, of which one sheet is read."""
+
+    name, title = "excel", "an Excel workbook"
+    suffixes = (".xlsx", ".xlsm", ".xlsb", ".xls")
+    keys = frozenset({"decimal", "thousands", "header", "skip_rows", "sheet"})
+
+    def detect(self, head: bytes) -> Mapping[str, Any] | None:
+        """Return no keys; None if the file begins as no workbook does."""
+        return {} if head.startswith(WORKBOOKS) else None
+
+    def check(self, file: str, head: bytes) -> list[ValidationIssue]:
+        """Return the issue of a file that is not a workbook, and what it may be."""
+        return [] if self.detect(head) is not None else [_not_a_workbook(file, head[:4])]
+
+    def convert(self, path: Path, data: Data, target: Path) -> None:
+        """Write the sheet as DMLS's CSV."""
+        from dmls_core.data.formats.plain_csv import convert_text
+
+        plain = target.with_name(f"{target.name}.text")
+        write_sheet(path, data.sheet, plain, decimal=data.decimal)
+        convert_text(plain, data.model_copy(update={"delimiter": ","}), target)
+
+    def sample(self, path: Path, data: Data, target: Path, *, rows: int, seconds: float) -> FileSample:
+        """Write the first rows of the sheet as text, as they are."""
+        sheet = write_sheet(path, data.sheet, target, decimal=data.decimal, head=SAMPLE_BYTES)
+        return FileSample(
+            sheet.lines if sheet.whole else None,
+            complete=sheet.whole,
+            spread=sheet.whole,
+            table=sheet.name,
+            tables=sheet.names,
+        )
 
 
 def write_sheet(
@@ -78,14 +116,16 @@ def _check_container(path: Path, file: IO[bytes], most: int) -> None:
             if archive.testzip() is not None:
                 raise zipfile.BadZipFile("a part has a wrong size or checksum")
     elif start != _OLE:
-        found = "an empty file" if not start else repr(start)
-        hint = "if it is text, give it a name that ends in .csv; else save it as .xlsx"
-        if start.startswith(b"<"):
-            hint = "it is HTML or XML, which Excel also opens: save it there as .xlsx"
-        raise DataError(
-            ValidationIssue("the file is not an Excel workbook", hint, file=path.name, found=found)
-        )
+        raise DataError(_not_a_workbook(path.name, start))
     file.seek(0)
+
+
+def _not_a_workbook(file: str, start: bytes) -> ValidationIssue:
+    shown = "an empty file" if not start else repr(start)
+    hint = "if it is text, give it a name that ends in .csv; else save it as .xlsx"
+    if start.startswith(b"<"):
+        hint = "it is HTML or XML, which Excel also opens: save it there as .xlsx"
+    return ValidationIssue("the file is not an Excel workbook", hint, file=file, found=shown)
 
 
 def _unreadable(path: Path, reason: str) -> DataError:
@@ -99,8 +139,8 @@ def _unreadable(path: Path, reason: str) -> DataError:
 def _visible(workbook: python_calamine.CalamineWorkbook) -> list[str]:
     from python_calamine import SheetTypeEnum, SheetVisibleEnum
 
-    found = [one for one in workbook.sheets_metadata if one.typ == SheetTypeEnum.WorkSheet]
-    return [one.name for one in found if one.visible == SheetVisibleEnum.Visible]
+    worksheets = [one for one in workbook.sheets_metadata if one.typ == SheetTypeEnum.WorkSheet]
+    return [one.name for one in worksheets if one.visible == SheetVisibleEnum.Visible]
 
 
 def _open(
@@ -110,19 +150,19 @@ def _open(
     listed = ", ".join(repr(name) for name in names)[:400] or "a visible sheet"
     if sheet is None:
         sheets = map(workbook.get_sheet_by_name, names)
-        found = next((one for one in sheets if one.height > 1 and one.width > 1), None)
+        opened = next((one for one in sheets if one.height > 1 and one.width > 1), None)
         message = "no sheet has a table of two rows and two columns"
     elif sheet in workbook.sheet_names:
-        found = workbook.get_sheet_by_name(sheet)
-        found, message = found if found.start else None, "the sheet is empty"
+        opened = workbook.get_sheet_by_name(sheet)
+        opened, message = opened if opened.start else None, "the sheet is empty"
     else:
-        found, message = None, "the workbook has no such sheet"
-    if found is None:
+        opened, message = None, "the workbook has no such sheet"
+    if opened is None:
         hint = "set [data] sheet to one of them" if names else "make one visible"
         raise DataError(
             ValidationIssue(message, hint, file=file, key="data.sheet", found=sheet or "", expected=listed)
         )
-    return found
+    return opened
 
 
 def _write(sheet: python_calamine.CalamineSheet, target: Path, most: int, decimal: str) -> tuple[int, bool]:

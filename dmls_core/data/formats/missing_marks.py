@@ -48,7 +48,7 @@ def find_marks(columns: Iterable[Sequence[Any]], dates: re.Pattern[str]) -> tupl
     A mark is a text that is usual for it, in a column whose other values are numbers or dates, or a few such
     marks. A text that may be a category in another column is none. ``dates`` are texts that look like dates.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     others: list[Counter[str]] = []
     for values in columns:
         if not any(isinstance(value, str) for value in values):
@@ -62,12 +62,12 @@ def find_marks(columns: Iterable[Sequence[Any]], dates: re.Pattern[str]) -> tupl
         if not strange:
             continue
         present = sum(count for text, count in texts.items() if text not in MISSING)
-        known = present - sum(strange.values())
-        if len(strange) <= _FEW and known >= _SHARE * present and all(map(is_usual, strange)):
-            found.update(strange)
+        valid = present - sum(strange.values())
+        if len(strange) <= _FEW and valid >= _SHARE * present and all(map(is_usual, strange)):
+            counts.update(strange)
         else:
             others.append(Counter(strange))
-    marks = [mark for mark, _ in found.most_common() if not any(_is_category(mark, o) for o in others)]
+    marks = [mark for mark, _ in counts.most_common() if not any(_is_category(mark, o) for o in others)]
     return tuple(marks[:_MOST])
 
 
@@ -80,10 +80,10 @@ def _is_category(mark: str, texts: Mapping[str, int]) -> bool:
     """Return whether a mark may be a category among the texts of a column, such as ``-`` beside ``+``."""
     if mark not in texts:
         return False
-    known = [text for text in texts if text != mark]
+    others = [text for text in texts if text != mark]
     if mark.lower() in WORDS and len(mark) > _SHORT:
         return True  # such as "unknown": a category that people choose
-    return all(len(text) <= _SHORT for text in known)
+    return all(len(text) <= _SHORT for text in others)
 
 
 def without_marks(values: Sequence[Any], marks: Sequence[str]) -> Sequence[Any]:

@@ -1,52 +1,109 @@
-"""Formats of data files, by their names and ``[data]``."""
+"""The installed formats of data files, and which one a file has by its name."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dmls_core import extensions
+from dmls_core.data.formats.base import Format
+from dmls_core.errors import PlatformError
 
 if TYPE_CHECKING:
     from dmls_core.spec.data_table import Data
 
-_TEXT = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
-
-_FORMATS = {
-    **_TEXT,
-    ".parquet": "parquet",
-    ".xlsx": "excel",
-    ".xlsm": "excel",
-    ".xlsb": "excel",
-    ".xls": "excel",
-}
-"""Ending of a file's name -> its format."""
-
-ENDINGS = {kind: ending for ending, kind in reversed(_FORMATS.items())}
-"""Format -> the first ending of names that shows it."""
+GROUP: extensions.Group = "dmls.formats"
 
 COMPRESSED = (".gz", ".zst", ".zip")
 
-PLAIN_ENDINGS = (".csv", ".parquet")
-"""Endings of files that are read as they are."""
+_STREAMS = (".gz", ".zst")
 
-_PACKED = (".gz", ".zst")
+_PROSE = ".txt"
+"""Ending of tables and of notes: it shows a table only if a folder has no other."""
 
-PROSE_ENDINGS = (".txt", *(f".txt{packed}" for packed in _PACKED))
-"""Endings of tables and of notes: they show a table only if a folder has no other."""
 
-CONVERTED_ENDINGS = (
-    *(ending for ending in _FORMATS if ending not in (*PLAIN_ENDINGS, ".txt")),
-    ".zip",
-    *(f"{ending}{packed}" for ending in _TEXT if ending != ".txt" for packed in _PACKED),
-)
-"""Endings of files that are converted first."""
+@cache
+def load_format(name: str) -> Format:
+    """Return the format that is registered under a name.
 
-DATA_ENDINGS = (*PLAIN_ENDINGS, *CONVERTED_ENDINGS, *PROSE_ENDINGS)
+    Raises:
+        PlatformError: there is none, or its class is incomplete.
+    """
+    try:
+        loaded = extensions.load(GROUP, name)()
+    except TypeError as error:
+        raise PlatformError(f"extension {name!r} in {GROUP!r}: {error}") from error
+    if not isinstance(loaded, Format):
+        raise PlatformError(f"extension {name!r} in {GROUP!r} is not a subclass of Format")
+    return loaded
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """Return the installed formats by name."""
+    return tuple(load_format(name) for name in extensions.names(GROUP))
+
+
+@cache
+def _by_suffix() -> dict[str, Format]:
+    """Return the ending of a file's name -> its format; raise ``PlatformError`` if two formats have it."""
+    by_suffix: dict[str, Format] = {}
+    for one in formats():
+        for suffix in one.suffixes:
+            other = by_suffix.setdefault(suffix, one)
+            if other is not one:
+                raise PlatformError(
+                    f"two formats have files that end in {suffix}: {other.name} and {one.name}; "
+                    "uninstall the package of one of them"
+                )
+    return by_suffix
+
+
+@cache
+def plain_endings() -> tuple[str, ...]:
+    """Return the endings of files that are read as they are."""
+    return tuple(one.suffixes[0] for one in formats() if one.is_native)
+
+
+@cache
+def text_endings() -> tuple[str, ...]:
+    """Return the endings of text that is not compressed."""
+    return tuple(suffix for one in formats() if one.is_text for suffix in one.suffixes)
+
+
+@cache
+def prose_endings() -> tuple[str, ...]:
+    """Return the endings of tables and of notes: they show a table only if a folder has no other."""
+    return (_PROSE, *(_PROSE + stream for stream in _STREAMS))
+
+
+@cache
+def converted_endings() -> tuple[str, ...]:
+    """Return the endings of files that are converted first."""
+    suffixes = [suffix for one in formats() for suffix in one.suffixes]
+    text = [ending for ending in text_endings() if ending != _PROSE]
+    return (
+        *(suffix for suffix in suffixes if suffix not in (*plain_endings(), _PROSE)),
+        ".zip",
+        *(ending + stream for ending in text for stream in _STREAMS),
+    )
+
+
+@cache
+def data_endings() -> tuple[str, ...]:
+    """Return the endings of all data files."""
+    return (*plain_endings(), *converted_endings(), *prose_endings())
+
+
+def is_data_name(name: str) -> bool:
+    """Return whether a file is a data file by its name."""
+    return name.lower().endswith(data_endings())
+
+
+def is_plain_text(name: str) -> bool:
+    """Return whether a file is text that is not compressed, by its name: its beginning is read alone."""
+    return name.lower().endswith(text_endings())
 
 
 def naming_hint(name: str) -> str:
@@ -55,16 +112,24 @@ def naming_hint(name: str) -> str:
         return "save the spreadsheet as .xlsx or CSV"
     if name.lower().endswith(".json"):
         return "write each row as an object in a line of its own, and name the file .jsonl"
-    return f"its name must end in one of {', '.join(DATA_ENDINGS)}"
+    return f"its name must end in one of {', '.join(data_endings())}"
 
 
 def format_of(name: str) -> str | None:
     """Return the format of a file by its name; None if the name does not show it."""
     path = Path(name.lower())
-    if path.suffix in COMPRESSED:
-        known = _TEXT.get(path.with_suffix("").suffix)
-        return known or ("csv" if path.suffix == ".zip" else None)
-    return _FORMATS.get(path.suffix)
+    if path.suffix not in COMPRESSED:
+        one = _by_suffix().get(path.suffix)
+        return one.name if one else None
+    one = _by_suffix().get(path.with_suffix("").suffix)
+    if one and one.is_text:
+        return one.name
+    return "csv" if path.suffix == ".zip" else None
+
+
+def file_format(name: str, data_format: str | None = None) -> Format:
+    """Return the format of a file by ``[data] format``, else by its name; CSV if neither shows it."""
+    return load_format(data_format or format_of(name) or "csv")
 
 
 def text_name(file: str) -> str:
@@ -73,16 +138,9 @@ def text_name(file: str) -> str:
     return name if format_of(name) else f"{name}.csv"
 
 
-def needs_whole(name: str) -> bool:
-    """Return whether the rows of a file cannot be read from its beginning alone."""
-    return format_of(name) in ("parquet", "excel")
-
-
 def needs_conversion(name: str, data: Data) -> bool:
     """Return whether a file is something else than DMLS's CSV or Parquet, by its name and ``[data]``.
 
     So is one with marks of missing values that are not always read as such.
     """
-    kind = data.format or format_of(name)
-    written = kind in ("jsonl", "excel") or name.lower().endswith(COMPRESSED) or not data.is_plain
-    return bool(data.missing) or (kind != "parquet" and written)
+    return bool(data.missing) or file_format(name, data.format).needs_conversion(name, data)

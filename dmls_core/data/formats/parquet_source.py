@@ -9,15 +9,15 @@ from pathlib import Path
 
 import polars as pl
 
-from dmls_core.data.formats.sources import (
+from dmls_core.data.formats.source import (
     Aggregates,
-    Cell,
     ColumnType,
     DeviceReader,
-    Source,
+    FileSource,
+    LocatedCell,
     as_frame,
-    kind_of,
     some_of,
+    value_type,
 )
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
@@ -40,7 +40,7 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(issue) from None
 
 
-class ParquetSource(Source):
+class ParquetSource(FileSource):
     """One Parquet file."""
 
     def __init__(self, path: Path, limits: DataLimits) -> None:
@@ -75,14 +75,14 @@ class ParquetSource(Source):
             return int(pl.scan_parquet(self.path, glob=False).select(pl.len()).collect().item())
 
     def read(self, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
-        """Read columns; see ``Source.read``."""
+        """Read columns; see ``FileSource.read``."""
         frame = self._collect([self._column(name, dtype) for name, dtype in types.items()])
         if frame.is_empty():
             raise DataError(self._no_rows())
         return frame
 
     def aggregate(self, types: Mapping[str, pl.DataType], aggregates: Aggregates) -> pl.DataFrame:
-        """Compute aggregates of columns; see ``Source.aggregate``."""
+        """Compute aggregates of columns; see ``FileSource.aggregate``."""
         columns = [self._column(name, dtype) for name, dtype in types.items()]
         dtypes = types.values()
         selected = [
@@ -95,15 +95,15 @@ class ParquetSource(Source):
             return pl.all_horizontal(column.is_null() for column in columns).sum().alias("empty")
 
         some = some_of(columns)
-        found = self._collect([*selected, pl.len().alias("rows"), empty(some)])
-        if not found["rows"].item():
+        frame = self._collect([*selected, pl.len().alias("rows"), empty(some)])
+        if not frame["rows"].item():
             raise DataError(self._no_rows())
-        if len(columns) > len(some) and found["empty"].item():
-            found = found.with_columns(self._collect([empty(columns)]))
-        return found
+        if len(columns) > len(some) and frame["empty"].item():
+            frame = frame.with_columns(self._collect([empty(columns)]))
+        return frame
 
     def store(self, types: Mapping[str, pl.DataType], _path: Path) -> tuple[pl.LazyFrame, int]:
-        """Return columns to read from the file itself; see ``Source.store``."""
+        """Return columns to read from the file itself; see ``FileSource.store``."""
         if not (rows := self.count_rows()):
             raise DataError(self._no_rows())
         columns = [self._column(name, dtype).alias(name) for name, dtype in types.items()]
@@ -118,7 +118,7 @@ class ParquetSource(Source):
 
     def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
         # Only polars converts other types to text or numbers.
-        kinds = {name: kind_of(dtype) for name, dtype in types.items() if self._is_native(name, dtype)}
+        kinds = {name: value_type(dtype) for name, dtype in types.items() if self._is_native(name, dtype)}
         return as_frame(reader.parquet(self.path, kinds), types) if kinds else None
 
     def _is_native(self, name: str, dtype: pl.DataType) -> bool:
@@ -126,15 +126,15 @@ class ParquetSource(Source):
         return (stored.is_integer() or stored.is_float()) if dtype.is_numeric() else stored == pl.String
 
     def integers(self, name: str) -> pl.Series | None:
-        """Read a column as integers; see ``Source.integers``."""
+        """Read a column as integers; see ``FileSource.integers``."""
         return self._collect([pl.col(name)]).to_series()
 
-    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], Cell]:
-        """Return the values; see ``Source.locate``."""
+    def locate(self, cells: Collection[tuple[int, str]]) -> dict[tuple[int, str], LocatedCell]:
+        """Return the values; see ``FileSource.locate``."""
         with reading(self.path):
             scan = pl.scan_parquet(self.path, glob=False)
             return {
-                (row, name): Cell(None, str(scan.select(name).slice(row, 1).collect().item()))
+                (row, name): LocatedCell(None, str(scan.select(name).slice(row, 1).collect().item()))
                 for row, name in cells
             }
 

@@ -59,7 +59,7 @@ def thin_text(path: str, encoding: str, target: str, head: int, seconds: float, 
     compressed one. The pass ends after ``seconds``.
 
     The result has ``parts`` (a line of ``target`` where a place begins, and that line in the text), ``lines``
-    and ``bytes`` that were read, and ``whole`` (whether that is all).
+    and ``bytes`` that were read, and ``complete`` (whether that is all).
 
     Raises:
         DataError: the file is damaged, in another encoding, or unpacks to too much.
@@ -69,14 +69,14 @@ def thin_text(path: str, encoding: str, target: str, head: int, seconds: float, 
         with unpacked(source) as file:
             codec = codec_of(encoding, file.read(2))
         with unpacked(source) as file:
-            found = _Places(head, most_bytes(source))
-            whole = found.take(file, codec, _CLOCK() + seconds, cut)
+            sampler = _Places(head, most_bytes(source))
+            complete = sampler.take(file, codec, _CLOCK() + seconds, cut)
     except UnicodeDecodeError as error:
         shown = error.object[max(0, error.start - 20) : error.start + 20].decode("cp1252", "replace")
         hint = "set [data] encoding to that of the file"
         raise DataError(
             ValidationIssue(
-                f"the text is not {encoding}", hint, file=source.name, line=found.lines + 1, found=shown
+                f"the text is not {encoding}", hint, file=source.name, line=sampler.lines + 1, found=shown
             )
         ) from None
     except DAMAGED as error:
@@ -85,8 +85,8 @@ def thin_text(path: str, encoding: str, target: str, head: int, seconds: float, 
         raise DataError(
             ValidationIssue("the file cannot be read", hint, file=source.name, found=reason)
         ) from error
-    parts = found.write(Path(target))
-    return {"parts": parts, "lines": found.lines, "bytes": found.size, "whole": whole}
+    parts = sampler.write(Path(target))
+    return {"parts": parts, "lines": sampler.lines, "bytes": sampler.size, "whole": complete}
 
 
 class _Places:
@@ -178,10 +178,10 @@ def thin_parquet(path: Path, target: Path, rows: int, seconds: float) -> tuple[i
     return total, len(frames) == PLACES + 1
 
 
-def span(found: dict[str, Any], size: int, cut: bool) -> str:
+def span(sampled: dict[str, Any], size: int, cut: bool) -> str:
     """Return what ``thin_text`` has read of a file of ``size`` bytes, of which it had a part if ``cut``."""
-    if found["whole"]:
-        return f"lines 1 to {found['lines']:,}"
+    if sampled["whole"]:
+        return f"lines 1 to {sampled['lines']:,}"
     if cut:
         return f"the first {size / 2**20:,.3g} MiB of the file"
-    return f"the first {found['lines']:,} lines, those that were read in time"
+    return f"the first {sampled['lines']:,} lines, those that were read in time"

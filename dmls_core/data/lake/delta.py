@@ -10,7 +10,14 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from dmls_core.data.lake.tables import BATCH_ROWS, TableFile, TimeRange, no_table, no_version, open_parquet
+from dmls_core.data.lake.table_version import (
+    BATCH_ROWS,
+    TableFile,
+    TimeRange,
+    no_table,
+    no_version,
+    open_parquet,
+)
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:
@@ -116,15 +123,15 @@ class DeltaVersion:
         actions = pa.table(self.table.get_add_actions(flatten=True))
         listed = [name for name in actions.column_names if name == "path" or name.startswith(_PARTITION)]
         masks = self._deletions()
-        found = []
+        table_files = []
         for action in actions.select(listed).to_pylist():
             path = unquote(action.pop("path"))
             if chosen is not None and self._key(path) not in chosen:
                 continue
             values = {name.removeprefix(_PARTITION): value for name, value in action.items()}
             read = partial(self._read, path, list(names), values, masks.get(self._key(path)))
-            found.append(TableFile(path, read, partial(self._exists, path)))
-        return sorted(found, key=lambda file: file.name)
+            table_files.append(TableFile(path, read, partial(self._exists, path)))
+        return sorted(table_files, key=lambda file: file.name)
 
     def _chosen(self, times: TimeRange) -> set[str]:
         """Return the keys of the files that may have rows in the range, by the statistics in the log."""

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.lake.tables import BATCH_ROWS, TableFile, TimeRange, no_table, no_version, open_parquet
+from dmls_core.data.lake.table_version import (
+    BATCH_ROWS,
+    TableFile,
+    TimeRange,
+    no_table,
+    no_version,
+    open_parquet,
+)
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 
 if TYPE_CHECKING:

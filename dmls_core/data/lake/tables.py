@@ -6,33 +6,23 @@ The functions run in the sandbox, because the files of a table are users' files.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Any, Self
 
+from dmls_core.data.lake.table_version import LakeTable, TableFile, TimeRange
 from dmls_core.data.snapshot import check_rows
 from dmls_core.errors import DataError, DmlsError, PlatformError, ValidationIssue
 from dmls_core.settings import DataLimits
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 GROUP_ROWS = 131_072
 """Rows of a row group in the copy."""
-
-BATCH_ROWS = 32_768
-"""Rows that are read at a time."""
-
-BUFFER_BYTES = 1 << 20
-"""Bytes that are read at a time of each column of a Parquet file."""
-
-_CLOCK_CHANGE = timedelta(hours=2)
-"""The most that a time without a zone can be off, because an hour occurs twice or never."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -66,85 +56,6 @@ class TableAddress:
             from dmls_core.data.lake.iceberg import open_iceberg
 
             return open_iceberg(self.name, self.options, version, as_of)
-
-
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """A file of a table: ``read`` yields its rows with the columns of the table's schema."""
-
-    name: str
-    read: Callable[[], Iterator[pa.RecordBatch]]
-    exists: Callable[[], bool]
-    """Whether the file can be reached; raises what the store raises."""
-
-
-class LakeTable(Protocol):
-    """A table at one version."""
-
-    @property
-    def version(self) -> int:
-        """Return the version, or the id of the snapshot."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """Return what distinguishes the table from another one that had the same address before."""
-        ...
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the columns."""
-        ...
-
-    def files(self, names: Sequence[str], times: TimeRange | None) -> Iterable[TableFile]:
-        """Return the files that may have rows in the range, in an order that depends on the version alone."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class TimeRange:
-    """The rows to read: ``start`` to ``end`` (excluded), as values of the column's type."""
-
-    column: str
-    start: datetime
-    end: datetime
-
-    @classmethod
-    def of(cls, schema: pa.Schema, column: str, between: Sequence[str], timezone: str) -> TimeRange | None:
-        """Return the range for a column of times or dates; None for another one, which the trainer parses.
-
-        Times without a zone are in ``timezone``. Where clocks change, the range is up to two hours too large.
-        """
-        import pyarrow as pa
-
-        if column not in schema.names:
-            return None
-        dtype = schema.field(column).type
-        start, end = map(datetime.fromisoformat, between)
-        if pa.types.is_timestamp(dtype) and dtype.tz is not None:
-            return cls(column, start, end)
-        if not (pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)):
-            return None
-        margin = timedelta() if timezone == "UTC" else _CLOCK_CHANGE
-        zone = ZoneInfo(timezone)
-        first, last = ((moment.astimezone(zone)).replace(tzinfo=None) for moment in (start, end))
-        return cls(column, first - margin, last + margin)
-
-    @property
-    def days(self) -> tuple[date, date]:
-        """Return the first and the last day."""
-        return self.start.date(), (self.end - timedelta(microseconds=1)).date()
-
-    def mask(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return which rows are in the range; null where there is no time."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        column = batch.column(self.column)
-        if pa.types.is_date(column.type):
-            column = column.cast(pa.timestamp("us"))
-        start, end = (pa.scalar(moment, column.type) for moment in (self.start, self.end))
-        return pc.and_(pc.greater_equal(column, start), pc.less(column, end))
 
 
 def find_version(
@@ -186,25 +97,25 @@ def copy_table(
 
     table = TableAddress(kind, name, options).open(version)
     with _reported(kind):
-        found = table.schema
-        if missing := [column for column in used if column not in found.names]:
+        table_schema = table.schema
+        if missing := [column for column in used if column not in table_schema.names]:
             raise DataError(
                 ValidationIssue(
                     f"the table has no column {missing[0]!r} at this version",
                     hint="name another version, or correct [columns]",
                     key="data.source",
-                    found=", ".join(found.names[:20]),
+                    found=", ".join(table_schema.names[:20]),
                 )
             )
-        needed = TimeRange.of(found, **times) if times else None
-        names = [column for column in found.names if column in used] if used else found.names
-        schema = pa.schema([found.field(column).remove_metadata() for column in names])
+        needed = TimeRange.of(table_schema, **times) if times else None
+        names = [column for column in table_schema.names if column in used] if used else table_schema.names
+        schema = pa.schema([table_schema.field(column).remove_metadata() for column in names])
         read = list(dict.fromkeys([*names, *([needed.column] if needed else [])]))
         with _Writer(Path(target), schema) as writer:
             for file in table.files(read, needed):
                 for batch in _rows(file):
-                    kept = batch if needed is None else batch.filter(needed.mask(batch))
-                    writer.add(kept.select(names))
+                    rows = batch if needed is None else batch.filter(needed.mask(batch))
+                    writer.add(rows.select(names))
                     if sample and writer.rows:
                         return writer.rows
     return writer.rows
@@ -256,35 +167,17 @@ def _rows(file: TableFile) -> Iterator[pa.RecordBatch]:
     except (pa.ArrowException, ValueError, OSError, TypeError, KeyError) as error:
         if file.exists():
             message = "a file of the table cannot be read with the columns of this version"
-            found = f"{file.name}: {brief(error)}"
+            cause = f"{file.name}: {brief(error)}"
         else:
-            message, found = "a file of the table is gone", file.name
+            message, cause = "a file of the table is gone", file.name
         raise DataError(
             ValidationIssue(
                 message,
                 hint="restore it, or name a version whose files are whole",
                 key="data.source",
-                found=found,
+                found=cause,
             )
         ) from error
-
-
-def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
-    """Return a Parquet file that is read as batches are needed; by default, pyarrow reads all of it."""
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES, coerce_int96_timestamp_unit="us")
-
-
-def no_version(what: str, found: str, hint: str) -> DataError:
-    """Return the error of a version that a table does not have; ``what`` follows "the table has"."""
-    return DataError(ValidationIssue(f"the table has {what}", hint=hint, key="data.source", found=found))
-
-
-def no_table(found: str) -> DataError:
-    """Return the error of a table that does not exist."""
-    hint = "correct its name, or upload the spec again when the table is there"
-    return DataError(ValidationIssue("there is no such table", hint=hint, key="data.source", found=found))
 
 
 def brief(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dmls_core.data.formats.sources import ColumnIssue, DataFiles, locate_issues
+from dmls_core.data.formats.data_files import ColumnIssue, DataFiles, locate_issues
 from dmls_core.data.split.grouping import time_blocks
 from dmls_core.data.table.time_filter import read_times
 from dmls_core.errors import DataError

@@ -22,8 +22,8 @@ from typing import cast
 import polars as pl
 
 from dmls_core.data.encoder import MISSING, category_text
+from dmls_core.data.formats.data_files import ColumnIssue
 from dmls_core.data.formats.missing_marks import hint_on
-from dmls_core.data.formats.sources import ColumnIssue
 from dmls_core.data.table.table import TableColumn
 from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task

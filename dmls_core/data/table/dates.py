@@ -8,8 +8,8 @@ from dataclasses import replace
 import polars as pl
 
 from dmls_core.data.encoder import DateFeature
+from dmls_core.data.formats.data_files import ColumnIssue
 from dmls_core.data.formats.missing_marks import hint_on
-from dmls_core.data.formats.sources import ColumnIssue
 from dmls_core.data.moments import DateOrder
 from dmls_core.data.table.columns import DistinctTexts, Feature, first_row, no_values, replace_texts
 from dmls_core.data.table.table import TableColumn

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmls_core.data.formats.sources import DataFiles
+from dmls_core.data.formats.data_files import DataFiles
 from dmls_core.data.table.reader import assign_roles
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits

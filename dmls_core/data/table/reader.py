@@ -13,14 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dmls_core.data.formats.sources import (
-    ColumnIssue,
-    ColumnType,
-    DataFiles,
-    DeviceReader,
-    Source,
-    locate_issues,
-)
+from dmls_core.data.formats.data_files import ColumnIssue, DataFiles, locate_issues
+from dmls_core.data.formats.source import ColumnType, DeviceReader, FileSource
 from dmls_core.data.moments import DateOrder
 from dmls_core.data.table.columns import (
     EXACT_INTEGERS,
@@ -264,7 +258,7 @@ def _file_roles(files: DataFiles, columns: Columns) -> ColumnRoles:
     return roles
 
 
-def _lacking(name: str, source: Source, first: Source) -> ValidationIssue:
+def _lacking(name: str, source: FileSource, first: FileSource) -> ValidationIssue:
     """Return the issue of a column that the first file has and a further one lacks."""
     issue = missing_column(name, source.names, source.path.name, "columns", source.header_line)
     hint = (

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dmls_core.data.formats.data_files import ColumnIssue, DataFiles, locate_issues
 from dmls_core.data.formats.parquet_source import reading
-from dmls_core.data.formats.sources import ColumnIssue, DataFiles, locate_issues
 from dmls_core.data.table.columns import read_target
 from dmls_core.data.table.reader import convert_column, read_schema, read_type
 from dmls_core.data.table.table import Table, TableColumn

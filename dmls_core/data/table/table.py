@@ -208,7 +208,7 @@ def check_row_counts(
         if held_out < len(counts) or rows - held_out < len(counts):
             raise DataError(
                 ValidationIssue(
-                    "leaves fewer rows to train or score on than the target has classes",
+                    "too few rows: each side of the split needs one per class",
                     key="evaluation.holdout",
                     found=f"{held_out} of {rows} rows for {len(counts)} classes",
                     expected=f"at least {len(counts)} rows on each side",

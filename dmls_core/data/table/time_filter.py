@@ -15,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dmls_core.data.formats.csv_source import CsvSource
-from dmls_core.data.formats.sources import Source, open_source
+from dmls_core.data.formats.data_files import open_source
+from dmls_core.data.formats.source import FileSource
 from dmls_core.data.table.reader import missing_column
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
@@ -76,7 +77,7 @@ def filter_files(
     return written
 
 
-def _filter(source: Source, rows: TimeFilter, target: Path) -> int:
+def _filter(source: FileSource, rows: TimeFilter, target: Path) -> int:
     """Write the rows of one file and return their number."""
     if rows.column not in source.names:
         raise DataError(
@@ -90,7 +91,7 @@ def _filter(source: Source, rows: TimeFilter, target: Path) -> int:
     return int(kept.sum())
 
 
-def read_times(source: Source, column: str, timezone: str) -> pl.Series:
+def read_times(source: FileSource, column: str, timezone: str) -> pl.Series:
     """Return the time of each row of a file in UTC, null if missing; raises as ``filter_files`` does."""
     rows = TimeFilter(column, None, datetime.max.replace(tzinfo=UTC), timezone)
     return _times(_column(source, rows), rows, source)
@@ -103,7 +104,7 @@ def rows_within(path: Path, rows: TimeFilter, *, data_format: str | None = None)
     return within
 
 
-def _column(source: Source, rows: TimeFilter) -> pl.Series:
+def _column(source: FileSource, rows: TimeFilter) -> pl.Series:
     """Return the time column as it is in the file."""
     if isinstance(source, CsvSource):
         # Reading the column also checks the records.
@@ -111,7 +112,7 @@ def _column(source: Source, rows: TimeFilter) -> pl.Series:
     return pl.scan_parquet(source.path, glob=False).select(rows.column).collect().to_series()
 
 
-def _times(column: pl.Series, rows: TimeFilter, source: Source) -> pl.Series:
+def _times(column: pl.Series, rows: TimeFilter, source: FileSource) -> pl.Series:
     """Return the times of a column in UTC; raise ``DataError`` if a value is not a time."""
     dtype = column.dtype
     if dtype == pl.Date:
@@ -152,7 +153,7 @@ def _within(moments: pl.Series, rows: TimeFilter) -> pl.Series:
     return kept.fill_null(value=False)
 
 
-def _not_a_time(source: Source, rows: TimeFilter, row: int | None, found: str) -> DataError:
+def _not_a_time(source: FileSource, rows: TimeFilter, row: int | None, found: str) -> DataError:
     line = source.locate({(row, rows.column)})[row, rows.column].line if row is not None else None
     return DataError(
         ValidationIssue(

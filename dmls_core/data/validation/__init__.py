@@ -43,7 +43,7 @@ _TAIL = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ValidationOutcome:
     """The result of one expectation, in plain words; ``column`` is empty for the table as a whole.
 
     ``expectation`` is its name in Great Expectations, or ``readable`` if the data cannot be read.
@@ -62,11 +62,11 @@ class Validation:
     """The content of ``validation.json``; ``success`` means that the data meets every expectation."""
 
     success: bool
-    expectations: tuple[Outcome, ...]
+    expectations: tuple[ValidationOutcome, ...]
     seconds: float
 
     @property
-    def failed(self) -> tuple[Outcome, ...]:
+    def failed(self) -> tuple[ValidationOutcome, ...]:
         """Return the expectations that the data does not meet."""
         return tuple(expectation for expectation in self.expectations if not expectation.success)
 
@@ -121,7 +121,7 @@ class ValidationProcess:
 
     def _read(self) -> Validation:
         report = json.loads(self._result.read_bytes())
-        expectations = tuple(Outcome(**expectation) for expectation in report["expectations"])
+        expectations = tuple(ValidationOutcome(**expectation) for expectation in report["expectations"])
         return Validation(report["success"], expectations, report["seconds"])
 
     def kill(self) -> None:
@@ -180,17 +180,17 @@ def _write_docs(results: list[tuple[Expectation, CheckResult]], own: Sequence[st
     write_docs(results, own, docs)
 
 
-def _unreadable(issue: ValidationIssue) -> Outcome:
-    return Outcome(issue.key, "readable", False, issue.message, "the data can be read", str(issue))
+def _unreadable(issue: ValidationIssue) -> ValidationOutcome:
+    return ValidationOutcome(issue.key, "readable", False, issue.message, "the data can be read", str(issue))
 
 
-def _outcome(expectation: Expectation, result: CheckResult) -> Outcome:
+def _outcome(expectation: Expectation, result: CheckResult) -> ValidationOutcome:
     subject = f"column {expectation.column!r}" if expectation.column else "the data"
     observed = result.describe(expectation.kind)
     verdict = "as expected" if result.success else "but"
     from dmls_core.data.validation.expectations import TYPES
 
-    return Outcome(
+    return ValidationOutcome(
         expectation.column,
         TYPES[expectation.kind],
         result.success,

@@ -14,7 +14,8 @@ from pathlib import Path
 import polars as pl
 
 from dmls_core.data.encoder import MISSING
-from dmls_core.data.formats.sources import ColumnType, DataFiles
+from dmls_core.data.formats.data_files import DataFiles
+from dmls_core.data.formats.source import ColumnType
 from dmls_core.data.table.reader import ColumnRoles, assign_roles
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits

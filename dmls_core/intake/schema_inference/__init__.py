@@ -15,18 +15,19 @@ from typing import Any
 from dmls_core import sandbox
 from dmls_core.data.encoder import is_missing
 from dmls_core.data.formats.compression import ZIP
+from dmls_core.data.formats.names import format_of, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.table.reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes
 from dmls_core.intake.schema_inference.draft import (
     SHOWN,
-    Column,
-    Kind,
+    ColumnKind,
+    InferredColumn,
     describe,
     draft_spec,
 )
-from dmls_core.intake.schema_inference.parquet_sample import parquet_tail, sent_sample
+from dmls_core.intake.schema_inference.parquet_sample import parquet_tail
 from dmls_core.intake.schema_inference.sample import (
     HEAD,
     PASS,
@@ -34,10 +35,8 @@ from dmls_core.intake.schema_inference.sample import (
     read_at,
     read_places,
     read_sample,
-    read_unpacked,
     sample_file,
     thinned_sample,
-    with_marks,
 )
 from dmls_core.intake.schema_inference.sampled_rows import Sample
 from dmls_core.intake.schema_inference.target import TargetGuess, choose_target, guess_target, guess_task
@@ -46,19 +45,18 @@ from dmls_core.spec.definitions import Task
 __all__ = [
     "HEAD",
     "WHOLE",
-    "Column",
-    "InferredSchema",
-    "Kind",
+    "ColumnKind",
+    "FileSchema",
+    "InferredColumn",
     "Sample",
     "draft_spec",
     "infer_file_schema",
-    "infer_parquet_schema",
+    "infer_footer_schema",
     "infer_part_schema",
     "infer_schema",
     "parquet_tail",
     "read_places",
     "read_sample",
-    "read_unpacked",
     "sample_file",
 ]
 
@@ -70,7 +68,7 @@ PREVIEW_COLUMNS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class InferredSchema:
+class FileSchema:
     """The inferred schema of a data file.
 
     Attributes:
@@ -86,7 +84,7 @@ class InferredSchema:
     """
 
     file: str
-    columns: tuple[Column, ...]
+    columns: tuple[InferredColumn, ...]
     guess: TargetGuess
     task: Task
     document: Mapping[str, Any]
@@ -118,7 +116,7 @@ class InferredSchema:
         }
 
 
-def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
+def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
     """Infer the schema of a sample of ``file``, with the column ``target`` as the target if given.
 
     Raises:
@@ -141,7 +139,7 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
         )
     task = guess_task(guess.column)
     preview = zip(*(values[:PREVIEW] for values in sample.columns[:PREVIEW_COLUMNS]), strict=True)
-    return InferredSchema(
+    return FileSchema(
         file=file,
         columns=columns,
         guess=guess,
@@ -158,7 +156,7 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> InferredSchema:
     )
 
 
-def _notes(columns: Sequence[Column], guess: TargetGuess, sample: Sample) -> list[str]:
+def _notes(columns: Sequence[InferredColumn], guess: TargetGuess, sample: Sample) -> list[str]:
     """Return what ``dmls validate`` and ``_status`` say of the drafted spec."""
     target = guess.column
     notes = relation_notes(guess.relations, target.name)
@@ -175,16 +173,16 @@ def _notes(columns: Sequence[Column], guess: TargetGuess, sample: Sample) -> lis
 _THREE = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 
 
-def _ambiguous(columns: Sequence[Column], sample: Sample) -> list[str]:
+def _ambiguous(columns: Sequence[InferredColumn], sample: Sample) -> list[str]:
     """Return a note on columns whose mark may separate thousands: all numbers have three digits behind it."""
-    found = []
+    ambiguous = []
     for column, values in zip(columns, sample.columns, strict=True):
         texts = [value for value in values if isinstance(value, str) and not is_missing(value)]
         if column.kind == "number" and texts and all(_THREE.fullmatch(text.strip()) for text in texts):
-            found.append(f"{column.name} ({texts[0].strip()})")
-    if not found:
+            ambiguous.append(f"{column.name} ({texts[0].strip()})")
+    if not ambiguous:
         return []
-    named = ", ".join(found[:MOST])
+    named = ", ".join(ambiguous[:MOST])
     return [f"All numbers have three decimals in {named}: if these are thousands, correct [data] thousands."]
 
 
@@ -212,25 +210,22 @@ def _turn() -> Iterator[None]:
         _turns.release()
 
 
-def infer_parquet_schema(
-    file: str, content: bytes, size: int, keys: Mapping[str, Any] | None = None, rows: int = 0
+def infer_footer_schema(
+    file: str, tail: bytes, size: int, keys: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Infer the schema of a Parquet file in the sandbox, and return it as JSON data.
-
-    ``content`` is the whole file of ``size`` bytes, or its end, after which the last ``rows`` bytes are the
-    rows that ``sent_sample`` reads. ``keys`` are as for ``read_sample``.
+    """Infer the schema of a Parquet file of ``size`` bytes by its end, in the sandbox, as JSON data.
 
     Raises:
-        DataError: this is not a Parquet file, it has no column to predict, or it cannot be read.
+        DataError: this is not the end of a Parquet file, or the file has no column to predict.
         PlatformError: too many files are being read, or no process can be started.
     """
     with _turn(), tempfile.NamedTemporaryFile() as copy:
-        copy.write(content)
+        copy.write(tail)
         copy.flush()
-        found: dict[str, Any] = sandbox.run(
-            read_parquet_schema, copy.name, file, size, keys, rows, file=file, hint=BY_HAND
+        schema: dict[str, Any] = sandbox.run(
+            read_footer_schema, copy.name, file, size, keys, file=file, hint=BY_HAND
         )
-        return found
+        return schema
 
 
 def infer_part_schema(path: Path, size: int, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -258,22 +253,23 @@ def infer_file_schema(
 
     Raises:
         DataError: as in ``infer_schema``, or the file cannot be read.
-        PlatformError: as in ``infer_parquet_schema``.
+        PlatformError: as in ``infer_footer_schema``.
     """
-    if path.suffix.lower() != ".parquet":
+    name = format_of(path.name)
+    if not (name and load_format(name).has_footer):
         return read_file_schema(str(path), target, keys)
-    place = str(path.absolute())
+    source = str(path.absolute())
     with _turn():
         try:
-            found: dict[str, Any] = sandbox.run(
-                read_file_schema, place, target, keys, limits=PASS, file=path.name, hint=BY_HAND
+            schema: dict[str, Any] = sandbox.run(
+                read_file_schema, source, target, keys, limits=PASS, file=path.name, hint=BY_HAND
             )
         except sandbox.SandboxError:
             # Such as groups of rows that take too much memory: the end has the columns.
             if path.stat().st_size <= WHOLE:
                 raise
-            found = sandbox.run(read_end_schema, place, target, file=path.name, hint=BY_HAND)
-    return found
+            schema = sandbox.run(read_end_schema, source, target, file=path.name, hint=BY_HAND)
+    return schema
 
 
 def read_file_schema(path: str, target: str, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -289,18 +285,8 @@ def read_end_schema(path: str, target: str) -> dict[str, Any]:
     return infer_schema(Path(path).name, sample, target).as_json()
 
 
-def read_parquet_schema(
-    path: str, file: str, size: int, keys: dict[str, Any] | None, rows: int
-) -> dict[str, Any]:
-    """Infer the schema of a Parquet file, or of the end of a larger one and rows; runs in the sandbox."""
-    content = Path(path).read_bytes()
-    if len(content) >= size:
-        return infer_schema(file, read_sample(file, content, complete=True, keys=keys)).as_json()
-    if rows:
-        sample = sent_sample(file, content[:-rows], content[-rows:], size)
-    else:
-        sample = parquet_tail(file, content, size)
-    if sample.seen:
-        return infer_schema(file, with_marks(sample, keys)).as_json()
+def read_footer_schema(path: str, file: str, size: int, keys: dict[str, Any] | None) -> dict[str, Any]:
+    """Infer the schema of a Parquet file by the end that ``path`` has; runs in the sandbox."""
+    sample = parquet_tail(file, Path(path).read_bytes(), size)
     marks = (keys or {}).get("missing")  # of the spec: there are no values that show them
     return infer_schema(file, replace(sample, data={"missing": marks} if marks else {})).as_json()

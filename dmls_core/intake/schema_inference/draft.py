@@ -18,14 +18,14 @@ from dmls_core.data.table.dates import ORDERS, fitting_orders
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.definitions import Task
 
-Kind = Literal["number", "code", "category", "date", "id", "text", "constant", "empty", "unusable"]
+ColumnKind = Literal["number", "code", "category", "date", "id", "text", "constant", "empty", "unusable"]
 """The kind of a column.
 
 A ``code`` has few integers that recur often: numbers that may be categories. An ``id`` identifies rows;
 ``text`` has too many distinct values to be a category.
 """
 
-_REASONS: dict[Kind, str] = {
+_REASONS: dict[ColumnKind, str] = {
     "id": "an ID: almost every row has its own value",
     "text": "free text",
     "date": "not all of its dates can be read",
@@ -80,7 +80,7 @@ _MOSTLY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class InferredColumn:
     """A column of the sample.
 
     Attributes:
@@ -95,7 +95,7 @@ class Column:
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     missing: int
     distinct: int
     top: tuple[tuple[str, int], ...] = ()
@@ -117,42 +117,44 @@ class Column:
         return fields | {"reason": self.reason}
 
 
-def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Column:
+def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> InferredColumn:
     """Describe a column of the sample from its raw values, and its type if the file has types."""
     present = [value for value in values if not is_missing(value)]
     missing = len(values) - len(present)
     if not values:
         orders = ORDERS if kind_of_file.startswith(("Date", "Time")) else ()
-        return Column(name, _kind_of_type(kind_of_file), 0, 0, orders=orders)
+        return InferredColumn(name, _kind_of_type(kind_of_file), 0, 0, orders=orders)
     if any(isinstance(value, bytes | list | dict) for value in present) or _nested(kind_of_file):
-        return Column(name, "unusable", missing, 0)
+        return InferredColumn(name, "unusable", missing, 0)
     if not present:
-        return Column(name, "empty", missing, 0)
+        return InferredColumn(name, "empty", missing, 0)
     counts = Counter(category_text(value) or "" for value in present)
     top = tuple((text[:SHOWN], count) for text, count in counts.most_common(TOP))
     if any(isinstance(value, date | datetime | time | timedelta) for value in present):
-        return Column(name, "date", missing, len(counts), top, orders=_orders(present))
+        return InferredColumn(name, "date", missing, len(counts), top, orders=_orders(present))
     if len(counts) > FEW and all(map(_COMPACT.fullmatch, counts)) and (orders := _orders(present)):
-        return Column(name, "date", missing, len(counts), top, orders=orders)
+        return InferredColumn(name, "date", missing, len(counts), top, orders=orders)
     numbers = _numbers(present, counts)
     kind = _kind(name, present, counts, numbers)
     if numbers is None:
         orders = _orders(present) if kind == "date" else ()
         flaw = _flaw(counts) if kind == "text" else ""
-        return Column(name, kind, missing, len(counts), top, orders=orders, flaw=flaw)
+        return InferredColumn(name, kind, missing, len(counts), top, orders=orders, flaw=flaw)
     low, high = min(numbers), max(numbers)
     whole = all(value.is_integer() for value in numbers)
     bins = _histogram(numbers, low, high) if kind == "number" else ()
     large = whole and kind == "number" and max(-low, high) >= _EXACT
     flaw = _MERGED if large and _merge(numbers, len(counts)) else ""
-    return Column(name, kind, missing, len(counts), top, low, high, whole, bins, flaw=flaw)
+    return InferredColumn(name, kind, missing, len(counts), top, low, high, whole, bins, flaw=flaw)
 
 
 def _orders(present: Sequence[Any]) -> tuple[DateOrder, ...]:
     return fitting_orders({str(value) for value in present})
 
 
-def _kind(name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequence[float] | None) -> Kind:
+def _kind(
+    name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequence[float] | None
+) -> ColumnKind:
     distinct, rows = len(counts), len(present)
     if distinct == 1:
         return "constant"
@@ -234,7 +236,7 @@ def _nested(kind: str) -> bool:
     return kind.startswith(("List", "Array", "Struct", "Binary", "Object"))
 
 
-def _kind_of_type(kind: str) -> Kind:
+def _kind_of_type(kind: str) -> ColumnKind:
     """Return the kind of a column by its type alone."""
     if _nested(kind):
         return "unusable"
@@ -262,7 +264,7 @@ _USED = ("number", "code", "category")
 
 
 def draft_spec(
-    columns: Sequence[Column], target: Column, task: Task, file: str, data: Mapping[str, Any]
+    columns: Sequence[InferredColumn], target: InferredColumn, task: Task, file: str, data: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a spec as ``tomllib`` would read it, with ``data`` as ``[data]``.
 
@@ -289,7 +291,7 @@ def draft_spec(
     return document
 
 
-def _common_order(columns: Sequence[Column], data: Mapping[str, Any]) -> DateOrder:
+def _common_order(columns: Sequence[InferredColumn], data: Mapping[str, Any]) -> DateOrder:
     """Return the order in which most columns of dates can be read.
 
     If 1/2/2026 may be both, the day is first in files with decimal commas or semicolons, and dates with a
@@ -305,7 +307,10 @@ def _common_order(columns: Sequence[Column], data: Mapping[str, Any]) -> DateOrd
 
 
 def _roles(
-    features: Sequence[Column], others: Sequence[Column], target: Column, order: DateOrder
+    features: Sequence[InferredColumn],
+    others: Sequence[InferredColumn],
+    target: InferredColumn,
+    order: DateOrder,
 ) -> dict[str, Any]:
     roles: dict[str, Any] = {"target": target.name}
     used = {column.name for column in features}
@@ -323,7 +328,7 @@ def _roles(
     return roles
 
 
-def _metric(target: Column, task: Task) -> str:
+def _metric(target: InferredColumn, task: Task) -> str:
     """Return a metric for classes of very different sizes; empty if the default is suitable."""
     if task != "classification" or target.distinct != len(target.top):
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,20 +27,6 @@ SECONDS = 20.0
 """Time after which no more rows of a large file are read."""
 
 IN_TIME = "the part of it that could be read in time"
-
-
-def sample_parquet(path: Path, limits: IntakeLimits) -> Sample:
-    """Read rows from places all over a large Parquet file; raises ``DataError`` as ``read_sample`` does."""
-    with path.open("rb") as file:
-        head = file.read(len(MARK))
-    if head != MARK:
-        raise not_parquet(path.name, head)
-    with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
-        with reading(path):
-            total, whole = thin_parquet(path, Path(copy.name), ROWS, SECONDS)
-        sample = read_parquet(path.name, Path(copy.name), limits, ROWS)
-    where = f"rows 1 to {total:,}" if whole else IN_TIME
-    return replace(sample, complete=sample.seen == total, rows=total, spread=whole, extent=where)
 
 
 def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | None = None) -> Sample:
@@ -72,74 +57,6 @@ def _sparse(tail: bytes, size: int) -> Iterator[Path]:
         sparse.write(tail)
         sparse.flush()
         yield Path(sparse.name)
-
-
-def sent_frame(tail: bytes, sent: bytes, size: int) -> pl.DataFrame:
-    """Return rows that a browser has read of a Parquet file of ``size`` bytes that ends with ``tail``.
-
-    ``sent`` is JSON whose ``columns`` has a list of the values of each column: null for nested ones, times in
-    ISO 8601, and possibly texts for numbers. A value that is not of its column's type becomes null.
-
-    Raises:
-        ValueError: the rows are not of this file.
-    """
-    import polars as pl
-
-    with _sparse(tail, size) as path:
-        schema = pl.read_parquet_schema(path)
-    try:
-        pairs = zip(schema.items(), json.loads(sent)["columns"], strict=True)
-        return pl.DataFrame([_typed(name, values, dtype) for (name, dtype), values in pairs])
-    except (pl.exceptions.PolarsError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-
-
-def _typed(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
-    import polars as pl
-
-    if dtype.is_nested():
-        return pl.Series(name, [None] * len(values), dtype)
-    if dtype.is_numeric():
-        number = float if dtype.is_float() or dtype.is_decimal() else int
-        numbers = [None if value is None else number(value) for value in values]
-        return pl.Series(name, numbers, strict=False).cast(dtype, strict=False)
-    if isinstance(dtype, pl.Duration):
-        return pl.Series(name, values, pl.Int64).cast(dtype)
-    texts = pl.Series(name, values, strict=False)
-    if isinstance(dtype, pl.Time):
-        return texts.cast(pl.String).str.to_time("%H:%M:%S%.f", strict=False)
-    if isinstance(dtype, pl.Date | pl.Datetime):
-        times = texts.cast(pl.String).str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ", time_unit="us", strict=False)
-        zone = getattr(dtype, "time_zone", None)
-        return (times.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else times).cast(dtype)
-    return texts.cast(dtype, strict=False)
-
-
-def sent_sample(
-    file: str, tail: bytes, sent: bytes, size: int, *, limits: IntakeLimits | None = None
-) -> Sample:
-    """Return the sample of rows that a browser has read; see ``sent_frame``. Raises as ``parquet_tail``."""
-    sample = parquet_tail(file, tail, size, limits=limits)
-    try:
-        frame = sent_frame(tail, sent, size)
-    except ValueError:
-        return sample  # the columns and their types are certain
-    whole = json.loads(sent).get("whole") is True
-    columns = tuple(_values(series) for series in frame)
-    where = f"rows 1 to {sample.rows:,}" if whole else IN_TIME
-    return replace(sample, columns=columns, spread=whole, extent=where)
-
-
-def write_sent(path: str, rows: int, size: int, target: str) -> tuple[int, int]:
-    """Write the rows of ``sent_frame`` to ``target``; return the file's number of rows, and theirs.
-
-    The file ``path`` has the end of one of ``size`` bytes, then ``rows`` bytes. Runs in the sandbox.
-    """
-    content = Path(path).read_bytes()
-    tail = content[:-rows]
-    frame = sent_frame(tail, content[-rows:], size)
-    frame.write_parquet(target)
-    return parquet_tail("", tail, size).rows or 0, max(1, frame.height)
 
 
 def write_rows(path: str, target: str) -> tuple[int, int]:
@@ -202,14 +119,14 @@ def _values(series: pl.Series) -> Sequence[Any]:
     return series.to_list()
 
 
-def not_parquet(file: str, found: bytes) -> DataError:
+def not_parquet(file: str, content: bytes) -> DataError:
     """Return the error of a file that begins, or ends, with other bytes than Parquet."""
     return DataError(
         ValidationIssue(
-            "the file is empty" if not found else "the file is not Parquet",
+            "the file is empty" if not content else "the file is not Parquet",
             hint="correct its extension, or write it again",
             file=file,
-            found=repr(found[:4]),
+            found=repr(content[:4]),
             expected=repr(MARK),
         )
     )

@@ -7,31 +7,25 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dmls_core import sandbox
+from dmls_core.data.formats.base import Format, is_parquet
 from dmls_core.data.formats.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
-from dmls_core.data.formats.csv_dialect import Row, decode_head, read_rows
-from dmls_core.data.formats.csv_places import ragged_column
+from dmls_core.data.formats.csv_dialect import Row, decode_head, ragged_column, read_rows
 from dmls_core.data.formats.detection import detect
 from dmls_core.data.formats.encodings import line_end_utf16
 from dmls_core.data.formats.missing_marks import describe_marks, find_marks, without_marks
-from dmls_core.data.formats.names import COMPRESSED, format_of, naming_hint, needs_whole, text_name
-from dmls_core.data.formats.parquet_footer import MARK
+from dmls_core.data.formats.names import COMPRESSED, format_of, load_format, naming_hint, text_name
 from dmls_core.data.formats.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
 from dmls_core.intake.file_sample import join_chunks, places
 from dmls_core.intake.schema_inference.draft import DATE, FIRST
-from dmls_core.intake.schema_inference.parquet_sample import (
-    SECONDS,
-    not_parquet,
-    read_parquet,
-    sample_parquet,
-)
+from dmls_core.intake.schema_inference.parquet_sample import IN_TIME, SECONDS, read_parquet
 from dmls_core.intake.schema_inference.sampled_rows import ROWS, Sample, unfit_names
 from dmls_core.settings import IntakeLimits
 
@@ -65,65 +59,46 @@ def read_sample(
     return with_marks(_read(file, head, complete, _text_keys(keys), limits), keys)
 
 
-def read_unpacked(file: str, text: bytes, *, complete: bool, keys: Mapping[str, Any] | None = None) -> Sample:
-    """Read rows of a compressed file from its ``text``; see ``read_sample``, also for what it raises."""
-    check_packed(file, text)
-    try:
-        return read_sample(text_name(file), text, complete=complete, keys=keys)
-    except DataError as error:
-        raise DataError([replace(issue, file=file) for issue in error.issues]) from None
-
-
 def _read(
     file: str, head: bytes, complete: bool, keys: Mapping[str, Any] | None, limits: IntakeLimits | None
 ) -> Sample:
     limits = limits or IntakeLimits.from_environment()
-    kind = format_of(file)
-    if kind is None:
+    name = format_of(file)
+    if name is None:
         raise DataError(ValidationIssue("this is not a data file", hint=naming_hint(file), file=file))
-    if needs_whole(file) and not complete:
-        raise DataError(
-            ValidationIssue(
-                "the file is too large to be read whole",
-                hint="save it as CSV, or infer the spec with `dmls init` on a machine that has the file"
-                if kind == "excel"
-                else "read the end of it, which has the columns and their types",
-                file=file,
-                expected=f"at most {WHOLE:,} bytes",
+    file_format = load_format(name)
+    if not file_format.is_text:
+        if not complete:
+            hint = "upload it: its schema is inferred where it lies"
+            expected = f"at most {WHOLE:,} bytes"
+            raise DataError(
+                ValidationIssue("the file is too large to be read whole", hint, file=file, expected=expected)
             )
-        )
-    if kind == "excel":
         with tempfile.NamedTemporaryFile(suffix=Path(file).suffix) as copy:
             copy.write(head)
             copy.flush()
-            return _workbook(file, Path(copy.name), keys, limits)
-    if kind != "parquet":
-        if complete or len(head) <= HEAD:
-            return _text(file, head, complete, keys, limits)
-        try:
-            return _spread_text(file, head, keys, limits)
-        except DataError:  # of a record in a chunk, whose line is unknown
-            return _text(file, head[:HEAD], False, keys, limits)
-    if not head.startswith(MARK):
-        raise not_parquet(file, head)
-    return read_parquet(file, io.BytesIO(head), limits, ROWS)
+            return _sample_rows(file, Path(copy.name), file_format, keys, limits)
+    if complete or len(head) <= HEAD:
+        return _text(file, head, complete, keys, limits)
+    try:
+        return _spread_text(file, head, keys, limits)
+    except DataError:  # of a record in a chunk, whose line is unknown
+        return _text(file, head[:HEAD], False, keys, limits)
 
 
 def sample_file(
     path: Path, limits: IntakeLimits | None = None, *, keys: Mapping[str, Any] | None = None
 ) -> Sample:
     """Read rows of a file on disk; raises as ``read_sample``, and if the file cannot be opened."""
-    parquet = path.suffix.lower() == ".parquet"
+    name = format_of(path.name)
     try:
+        if name and not load_format(name).is_text:
+            limits = limits or IntakeLimits.from_environment()
+            sample = _sample_rows(path.name, path, load_format(name), _text_keys(keys), limits)
+            return with_marks(sample, keys)
         size = path.stat().st_size
         with path.open("rb") as file:
-            if format_of(path.name) == "excel":
-                own = limits or IntakeLimits.from_environment()
-                return with_marks(_workbook(path.name, path, _text_keys(keys), own), keys)
-            if parquet and size > WHOLE:
-                own = limits or IntakeLimits.from_environment()
-                return with_marks(sample_parquet(path, own), keys)
-            head = file.read(WHOLE) if parquet else read_places(path.name, size, partial(read_at, file))
+            head = read_places(path.name, size, partial(read_at, file))
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
     sample = read_sample(path.name, head, complete=len(head) >= size, keys=keys, limits=limits)
@@ -146,28 +121,28 @@ def thinned_sample(
     ``cut`` says that ``path`` has only the beginning of the file. Raises ``DataError`` if it is damaged.
     """
     limits = limits or IntakeLimits.from_environment()
-    known = dict(sample.data if keys is None else keys)
+    reading = dict(sample.data if keys is None else keys)
     with tempfile.NamedTemporaryFile() as copy:
-        encoding, place = known.get("encoding", "utf-8"), str(path.absolute())
-        found = sandbox.run(thin_text, place, encoding, copy.name, HEAD, SECONDS, cut, limits=PASS, file=file)
+        arguments = str(path.absolute()), reading.get("encoding", "utf-8"), copy.name, HEAD, SECONDS, cut
+        thinned = sandbox.run(thin_text, *arguments, limits=PASS, file=file)
         content = Path(copy.name).read_bytes()
-    plain = {key: value for key, value in known.items() if key not in ("encoding", "missing")}
+    plain = {key: value for key, value in reading.items() if key not in ("encoding", "missing")}
     try:
         spread = _text(text_name(file), content, False, plain, limits)
     except DataError:  # of a record in a chunk, which may begin within quotes
         return sample
-    known.pop("missing", None)
-    spread = replace(spread, data={**spread.data, **known}, spread=True)
+    reading.pop("missing", None)
+    spread = replace(spread, data={**spread.data, **reading}, spread=True)
     spread = with_marks(spread, keys)
-    return replace(spread, extent=span(found, path.stat().st_size, cut))
+    return replace(spread, extent=span(thinned, path.stat().st_size, cut))
 
 
 def _spread_text(file: str, content: bytes, keys: Mapping[str, Any] | None, limits: IntakeLimits) -> Sample:
     """Read records from places all over a text; see ``read_places``."""
-    own = detect(file, content[:HEAD]) if keys is None else dict(keys)
-    plain = {key: value for key, value in own.items() if (key, value) != ("encoding", "utf-16")}
+    reading = detect(file, content[:HEAD]) if keys is None else dict(keys)
+    plain = {key: value for key, value in reading.items() if (key, value) != ("encoding", "utf-16")}
     sample = _text(file, join_chunks(content, HEAD), False, plain, limits)
-    encoding = {"encoding": own["encoding"]} if own.keys() - plain.keys() else {}
+    encoding = {"encoding": reading["encoding"]} if reading.keys() - plain.keys() else {}
     return replace(sample, data={**sample.data, **encoding}, spread=True)
 
 
@@ -221,33 +196,61 @@ def _text(
     return _csv(file, head, complete, limits)
 
 
-_OF_SHEETS = {"decimal", "thousands", "header", "skip_rows"}
-"""Keys that apply to the text of a sheet, which has commas between its columns."""
+def _sample_rows(
+    file: str, path: Path, file_format: Format, keys: Mapping[str, Any] | None, limits: IntakeLimits
+) -> Sample:
+    """Read rows of a file that is not text; its format writes them as Parquet, or as CSV text."""
+    with path.open("rb") as content:
+        if issues := file_format.check(file, content.read(UNPACKED)):
+            raise DataError(issues)
+    if file_format.has_footer and path.stat().st_size <= WHOLE:
+        return read_parquet(file, path, limits, ROWS)
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "sample"
+        options = {key: value for key, value in (keys or {}).items() if key in _OF_TABLES}
+        arguments = str(path.absolute()), file_format.name, options, str(target)
+        # The caller runs in a sandbox itself if the file has a footer.
+        sampled = (
+            write_sample(*arguments)
+            if file_format.has_footer
+            else sandbox.run(write_sample, *arguments, limits=PASS, file=file)
+        )
+        try:
+            if is_parquet(target):
+                sample = read_parquet(file, target, limits, ROWS)
+                where = f"rows 1 to {sampled['rows']:,}" if sampled["spread"] else IN_TIME
+                return replace(
+                    sample,
+                    complete=sample.seen == sampled["rows"],
+                    rows=sampled["rows"],
+                    spread=sampled["spread"],
+                    extent="" if sampled["complete"] else where,
+                )
+            text = target.read_bytes()
+            reading = detect(file, text) if keys is None else keys
+            reading = {key: value for key, value in reading.items() if key in file_format.keys - {"sheet"}}
+            sample = _text("table.csv", text, sampled["complete"], reading, limits)
+        except DataError as error:
+            raise DataError([replace(issue, file=file) for issue in error.issues]) from None
+    data = {**sample.data, **({"sheet": sampled["table"]} if len(sampled["tables"]) > 1 else {})}
+    return replace(sample, data=data, sheets=tuple(sampled["tables"]))
 
 
-def _workbook(file: str, path: Path, keys: Mapping[str, Any] | None, limits: IntakeLimits) -> Sample:
-    """Read the first rows of a sheet, which a sandbox writes as CSV text."""
-    sheet, decimal = (keys or {}).get("sheet"), (keys or {}).get("decimal", ".")
-    try:
-        found = sandbox.run(sheet_text, str(path.absolute()), sheet, decimal, file=file)
-        text = found["text"].encode()
-        own = detect(file, text) if keys is None else keys
-        own = {key: value for key, value in own.items() if key in _OF_SHEETS}
-        sample = _text("sheet.csv", text, found["whole"], own, limits)
-    except DataError as error:
-        raise DataError([replace(issue, file=file) for issue in error.issues]) from None
-    data = {**sample.data, **({"sheet": found["name"]} if len(found["names"]) > 1 else {})}
-    return replace(sample, data=data, sheets=tuple(found["names"]))
+_OF_TABLES = {"sheet", "decimal"}
+"""Keys that ``Format.sample`` applies; the others are those of the text that it writes."""
 
 
-def sheet_text(path: str, sheet: str | None, decimal: str) -> dict[str, Any]:
-    """Return the beginning of a sheet as CSV text, and the names of all; runs in the sandbox."""
-    from dmls_core.data.formats.excel import write_sheet
+def write_sample(path: str, format_name: str, options: dict[str, Any], target: str) -> dict[str, Any]:
+    """Write rows of a file that is not text; return the ``FileSample`` as JSON data. Runs in the sandbox."""
+    from dmls_core.data.formats.conversion import readable
+    from dmls_core.spec.data_table import Data
 
-    with tempfile.NamedTemporaryFile() as out:
-        text = Path(out.name)
-        found = write_sheet(Path(path), sheet, text, decimal=decimal, head=UNPACKED)
-        return {"text": text.read_text(), "name": found.name, "names": found.names, "whole": found.whole}
+    with readable(Path(path)):
+        return asdict(
+            load_format(format_name).sample(
+                Path(path), Data.model_validate(options), Path(target), rows=ROWS, seconds=SECONDS
+            )
+        )
 
 
 def _converted(
@@ -282,10 +285,10 @@ def _converted(
                 for issue in error.issues
             ]
         ) from None
-    whole = complete and sample.complete
+    has_all = complete and sample.complete
     shown = {key: value for key, value in keys.items() if (key, value) != ("format", format_of(file))}
     rows = sample.rows if complete else None
-    return replace(sample, complete=whole, rows=rows, data=shown, spread=complete)
+    return replace(sample, complete=has_all, rows=rows, data=shown, spread=complete)
 
 
 def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample:

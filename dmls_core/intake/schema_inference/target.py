@@ -13,7 +13,7 @@ from dmls_core.data.encoder import MISSING
 from dmls_core.data.leaks import Relation, find_relations
 from dmls_core.data.table.reader import missing_column
 from dmls_core.errors import DataError
-from dmls_core.intake.schema_inference.draft import FEW, Column
+from dmls_core.intake.schema_inference.draft import FEW, InferredColumn
 from dmls_core.spec.definitions import Task
 
 _TARGETS = {
@@ -52,7 +52,7 @@ class TargetGuess:
         relations: columns that give away others, such as a second spelling of the target.
     """
 
-    column: Column
+    column: InferredColumn
     certain: bool
     likely: tuple[str, ...]
     relations: tuple[Relation, ...]
@@ -67,7 +67,7 @@ class TargetGuess:
         }
 
 
-def guess_target(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> TargetGuess | None:
+def guess_target(columns: Sequence[InferredColumn], values: Sequence[Sequence[Any]]) -> TargetGuess | None:
     """Guess the target from names, positions, kinds and the ``values``; None if no column can be one.
 
     The name counts most, then the position: last, as in most data sets, or first. A guess is not certain if
@@ -92,7 +92,7 @@ def guess_target(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> 
 
 
 def choose_target(
-    columns: Sequence[Column], values: Sequence[Sequence[Any]], name: str, file: str
+    columns: Sequence[InferredColumn], values: Sequence[Sequence[Any]], name: str, file: str
 ) -> TargetGuess:
     """Return the column ``name`` as the target; raise ``DataError`` if ``file`` has none of this name."""
     names = [column.name for column in columns]
@@ -102,7 +102,7 @@ def choose_target(
     return TargetGuess(columns[at], True, (name,), _relations(columns, values, [at]))
 
 
-def guess_task(column: Column) -> Task:
+def guess_task(column: InferredColumn) -> Task:
     """Return the task of a target.
 
     Text is classification. Integers are classes if there are two, or few that recur often.
@@ -111,7 +111,7 @@ def guess_task(column: Column) -> Task:
     return "classification" if few or column.kind in ("category", "code") else "regression"
 
 
-def _score(position: int, column: Column, names: set[str], *, last: int) -> float:
+def _score(position: int, column: InferredColumn, names: set[str], *, last: int) -> float:
     name = column.name.strip().casefold()
     words = set(re.split(r"[ _.-]+", name))
     score = 0.0
@@ -133,7 +133,7 @@ def _score(position: int, column: Column, names: set[str], *, last: int) -> floa
 
 
 def _relations(
-    columns: Sequence[Column], values: Sequence[Sequence[Any]], targets: Sequence[int]
+    columns: Sequence[InferredColumn], values: Sequence[Sequence[Any]], targets: Sequence[int]
 ) -> tuple[Relation, ...]:
     """Return which columns of the sample give others away, or of a wide table the ``targets``."""
     fit = [at for at, column in enumerate(columns) if column.distinct > 1 and values[at]]

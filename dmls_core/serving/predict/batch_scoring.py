@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dmls_core import sandbox
+from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.conversion import convert_all, original_lines
-from dmls_core.data.formats.names import format_of, needs_conversion
+from dmls_core.data.formats.names import file_format, format_of, needs_conversion
 from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError, UserError, ValidationIssue
 from dmls_core.sandbox import Limits
 from dmls_core.serving.predict.batch_prediction import Predictor, predict_file
@@ -245,16 +246,16 @@ class FileScoring:
 
     def _as_csv(self, source: Path, scratch: Path) -> Path:
         """Return the file as a CSV; users' files are unpacked and parsed in a sandbox."""
-        if format_of(self._file) == "parquet":
-            target = scratch / "rows.csv"
-            sandbox.run(parquet_as_csv, str(source), str(target), limits=LIMITS, file=source.name)
-            return target
-        if not needs_conversion(self._file, self._data):
-            return source
-        options = self._data.model_dump(mode="json")
-        converted = str(scratch / "converted")
-        (path,) = sandbox.run(convert_all, [str(source)], options, converted, limits=LIMITS, file=source.name)
-        return Path(path)
+        path = source
+        if needs_conversion(self._file, self._data):
+            options, folder = self._data.model_dump(mode="json"), str(scratch / "converted")
+            arguments = [str(source)], options, folder
+            path = Path(sandbox.run(convert_all, *arguments, limits=LIMITS, file=source.name)[0])
+        if file_format(self._file, self._data.format).is_text or not is_parquet(path):
+            return path
+        target = scratch / "rows.csv"
+        sandbox.run(parquet_as_csv, str(path), str(target), limits=LIMITS, file=source.name)
+        return target
 
     @contextmanager
     def _own_name(self) -> Iterator[None]:
@@ -262,7 +263,7 @@ class FileScoring:
         try:
             yield
         except UserError as error:
-            text = format_of(self._file) not in ("parquet", None)
+            text = not self._is_table and bool(file_format(self._file, self._data.format).keys)
             raise type(error)(
                 [replace(i, file=self._file, line=i.line if text else None) for i in error.issues]
             ) from error

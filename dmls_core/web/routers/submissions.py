@@ -61,16 +61,6 @@ def parse_reading(
 
 Reading = Annotated[Data | None, Depends(parse_reading)]
 
-Unpacked = Annotated[bool, Query(description="Whether the body is of the text of a compressed file.")]
-Rows = Annotated[
-    int,
-    Query(
-        ge=0,
-        description="Bytes at the end of the body that are rows of a Parquet file as JSON: `columns`, a list "
-        "of the values of each column, and `whole`, whether they are from all over the file.",
-    ),
-]
-
 Changer = Annotated[JobCaller, Depends(check_change)]
 """May submit to the job, and change it if it exists."""
 
@@ -109,8 +99,6 @@ class EstimateBody(BaseModel):
     sample: Base64Bytes | None = Field(
         None, description="The first bytes of the file; null reads it from the job's folder."
     )
-    unpacked: bool = Field(False, description="As for `/sniff`.")
-    rows: int = Field(0, ge=0, description="As for `/sniff`.")
 
 
 @router.get("/catalogue", summary="List models and hyperparameters")
@@ -127,23 +115,17 @@ def show_catalogue() -> dict[str, Any]:
 async def infer_schema(
     request: Request,
     file: FileName,
-    size: Annotated[
-        int, Query(ge=0, le=1 << 60, description="Bytes of the whole file, or of its text if `unpacked`.")
-    ],
+    size: Annotated[int, Query(ge=0, le=1 << 60, description="Bytes of the whole file.")],
     data: Reading,
-    unpacked: Unpacked = False,
-    rows: Rows = 0,
 ) -> InferredSchema:
     """Infer the schema of a data file before it is uploaded.
 
-    The body is a text of up to 2 MiB, a whole workbook or Parquet file of up to 8 MiB, or the last MiB of a
-    larger Parquet file, which may be followed by rows of it as JSON. Of a larger text, it is the first MiB,
-    which may be followed by pieces of 64 KiB each from places spread over the file.
+    The body is a text of up to 2 MiB, or a whole file of another format, of up to 8 MiB. Of a larger text, it
+    is the first MiB, which may be followed by pieces of 64 KiB each from places spread over the file. Upload
+    larger files of other formats, and infer their schema in S3.
     """
     content = await request.body()
-    return await run_in_threadpool(
-        submissions.infer_schema, file, content, size, data, unpacked=unpacked, rows=rows
-    )
+    return await run_in_threadpool(submissions.infer_schema, file, content, size, data)
 
 
 @router.post("/specs/toml", summary="Write a spec as TOML", dependencies=WITH_ROLE)
@@ -186,8 +168,7 @@ def estimate(caller: Submitter, body: EstimateBody) -> Estimate:
     """Time a few small fits on a sample of the data, as `dmls plan` does; takes seconds."""
     if body.sample is None:
         return estimates.estimate_stored(caller.team, caller.name, body.toml, body.file)
-    size = max(body.size, len(body.sample) - body.rows)
-    return estimates.estimate(body.toml, body.file, body.sample, size, unpacked=body.unpacked, rows=body.rows)
+    return estimates.estimate(body.toml, body.file, body.sample, max(body.size, len(body.sample)))
 
 
 @router.post("/drops/{team}/{name}/uploads", summary="Start an upload", status_code=201)

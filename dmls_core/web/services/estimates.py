@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from dmls_core import sandbox
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.data.formats.encodings import is_utf16
-from dmls_core.data.formats.names import COMPRESSED, format_of, needs_whole, text_name
+from dmls_core.data.formats.names import file_format, is_plain_text, text_name
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.submissions import check_data_name
 from dmls_core.store import layout
@@ -48,17 +48,19 @@ def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
         return store.read(key, start=start, limit=limit)[0]
 
     size = store.read(key, limit=0)[1].size
-    packed = file.lower().endswith(COMPRESSED)
     if size <= WHOLE:
         return estimate(toml, file, read(0, size), size)
-    if not packed and format_of(file) != "parquet":
+    if is_plain_text(file):
         return estimate(toml, file, read_places(file, size, read), size)
     with tempfile.TemporaryDirectory() as folder:
         copied = copy_part(store, key, Path(folder) / file, size)
-        if not packed:
-            path = Path(folder) / "rows.parquet"
+        file_type = file_format(file)
+        if file_type.has_footer:
+            path = Path(folder) / f"rows{file_type.suffixes[0]}"
             total, rows = sandbox.run(write_rows, str(copied), str(path), limits=LIMITS, file=file)
             return _plan(toml, file, path, total / rows)
+        if not file_type.is_text:
+            return _plan(toml, file, copied, 1)
         path = Path(folder) / text_name(file).lower()
         encoding, share = load_spec(toml.encode()).data.encoding, copied.stat().st_size / size
         args = (str(copied), encoding, str(path), HEAD, SECONDS, share < 1)
@@ -68,9 +70,7 @@ def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
         return _plan(toml, file, path, factor)
 
 
-def estimate(
-    toml: str, file: str, content: bytes, size: int, *, unpacked: bool = False, rows: int = 0
-) -> Estimate:
+def estimate(toml: str, file: str, content: bytes, size: int) -> Estimate:
     """Estimate a run from a part of a data file of ``size`` bytes; ``content`` is as for ``infer_schema``.
 
     Time grows in proportion to the rows that are not in the sample. Memory is that of a table with all rows,
@@ -80,18 +80,11 @@ def estimate(
         UserError: the spec or the data is wrong.
         DataError: the file is large and cannot be read in part.
     """
-    from dmls_core.intake.schema_inference.parquet_sample import write_sent
-
-    name = Path(text_name(file) if unpacked else file).name.lower()
+    name = Path(file).name.lower()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"data{''.join(Path(name).suffixes[-2:])}"
-        if rows:
-            sent = Path(folder) / "sent"
-            sent.write_bytes(content)
-            total, seen = sandbox.run(write_sent, str(sent), rows, size, str(path), limits=LIMITS, file=file)
-            return _plan(toml, file, path, total / seen)
         if len(content) < size:
-            content = _records(file, content, packed=needs_whole(name) or name.endswith(COMPRESSED))
+            content = _records(file, content, packed=not is_plain_text(name))
         path.write_bytes(content)
         return _plan(toml, file, path, size / max(1, len(content)))
 

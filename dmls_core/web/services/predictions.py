@@ -31,7 +31,7 @@ from dmls_core.data.encoder import (
     is_missing,
     number,
 )
-from dmls_core.data.formats.names import DATA_ENDINGS, needs_conversion
+from dmls_core.data.formats.names import data_endings, file_format, needs_conversion
 from dmls_core.data.moments import day_of, hour_of
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.store import Registry, layout
@@ -320,7 +320,8 @@ async def score_csv(body: AsyncIterator[bytes], team: str, name: str, file: str)
     """
     with ExitStack() as stack:
         known = next(
-            (end for end in DATA_ENDINGS if file.lower().endswith(end) and end != ".parquet"), ".csv"
+            (end for end in data_endings() if file.lower().endswith(end) and file_format(f"a{end}").keys),
+            ".csv",
         )
         source = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))) / f"data{known}"
         with source.open("wb") as target:

@@ -17,7 +17,7 @@ from dmls_core import sandbox
 from dmls_core.airflow import database
 from dmls_core.airflow.settings import airflow_settings, open_repository
 from dmls_core.data.formats.detection import describe, detect
-from dmls_core.data.formats.names import format_of, needs_whole
+from dmls_core.data.formats.names import file_format, format_of, formats
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.errors import DataError, NotFoundError, SubmissionError, ValidationIssue
 from dmls_core.serving.predict.scoring_record import ENDING, ScoringRecord, read_record
@@ -168,7 +168,7 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
         raise DataError(ValidationIssue(f"the file has more than {limit:,} bytes", file=file))
     _, encoder = read_served_encoder(open_repository(airflow_settings()), layout.model_name(team, name))
     whole = True
-    if format_of(file) == "parquet":
+    if file_format(file).has_footer:
         names, columns = _parquet_names(file, content, size), {}
     else:
         sample = read_sample(file, content, complete=len(content) >= size, keys=read_notation(team, name))
@@ -213,16 +213,16 @@ def _sample_bytes(file: str, path: Path) -> bytes:
 
     size = path.stat().st_size
     with path.open("rb") as source:
-        if format_of(file) == "parquet" and size > WHOLE:
+        if file_format(file).has_footer and size > WHOLE:
             return read_footer(size, partial(read_at, source))
-        return source.read(WHOLE if needs_whole(file) else HEAD)
+        return source.read(HEAD if file_format(file).is_text else WHOLE)
 
 
 def _explain(issue: ValidationIssue, team: str, name: str, content: bytes) -> ValidationIssue:
     """Return an issue with a hint if the text is written otherwise than the job's files."""
     found, own = detect(issue.file or "", content), read_notation(team, name)
     differing = {key: value for key, value in found.items() if key in NOTATION and own.get(key) != value}
-    if not differing or needs_whole(issue.file or ""):
+    if not differing or not file_format(issue.file or "").is_text:
         return issue
     hint = f"{describe('', differing)}: write it as [data] of the job's spec says"
     return replace(issue, hint=issue.hint or hint)
@@ -241,7 +241,7 @@ def _key(team: str, name: str, file: str) -> str:
         hint = "write the file to scoring/ in the store: this route does not open databases"
         raise SubmissionError(ValidationIssue("a .toml file names a table", hint=hint, file=file))
     if layout.parse_scoring(key) is None or format_of(file) is None:
-        hint = "name it .csv, .tsv, .jsonl, .xlsx or .parquet; text also with .gz, .zst or .zip"
+        hint = f"name it {', '.join(one.suffixes[0] for one in formats())}; text also with .gz, .zst or .zip"
         raise SubmissionError(ValidationIssue("this is not the name of a file of rows", hint=hint, file=file))
     return key
 

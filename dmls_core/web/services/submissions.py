@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
-from dmls_core.data.formats.names import COMPRESSED, DATA_ENDINGS
+from dmls_core.data.formats.names import formats, is_data_name, is_plain_text
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
 from dmls_core.intake import group_submissions, read_status
 from dmls_core.intake.submissions import check_data_name
@@ -36,7 +38,7 @@ PART_BYTES = 8 << 20
 """Size of a part, unless the file would have more parts than S3 allows."""
 
 MAX_SENT = 9 << 20
-"""Bytes of a text or a workbook from which a schema is inferred; a Parquet file is read in the sandbox."""
+"""Bytes of a file from which a schema is inferred before its upload."""
 
 FLOAT = "float"
 NEXT_RUNS = 5
@@ -153,40 +155,39 @@ def parse_data(text: str) -> Data:
         raise DataError([ValidationIssue(message, key=key) for message, key in keys]) from None
 
 
-def infer_schema(
-    file: str,
-    content: bytes,
-    size: int,
-    data: Data | None = None,
-    *,
-    unpacked: bool = False,
-    rows: int = 0,
-) -> InferredSchema:
-    """Infer a data file's schema from a part of its ``size`` bytes; raise ``DataError`` if it is no table.
+def infer_schema(file: str, content: bytes, size: int, data: Data | None = None) -> InferredSchema:
+    """Infer a data file's schema from a part of its text, or from a whole file of another format.
 
-    ``data`` says how the file is written; by default, this is detected. ``unpacked`` says that these are
-    bytes of the text of a compressed file; the last ``rows`` bytes are rows of a Parquet file that a browser
-    has read.
+    ``data`` says how the file of ``size`` bytes is written; by default, this is detected.
+
+    Raises:
+        DataError: this is no table, or the file must be uploaded first.
     """
-    from dmls_core.intake.schema_inference import (
-        infer_parquet_schema,
-        infer_schema,
-        read_sample,
-        read_unpacked,
-    )
+    from dmls_core.intake.schema_inference import infer_file_schema, infer_schema, read_sample
 
     keys = data.reading if data else None
-    if file.lower().endswith(".parquet"):
-        found = infer_parquet_schema(file, content, size, keys, rows)
-    elif len(content) > MAX_SENT:
+    if len(content) > MAX_SENT:
         raise DataError(
             ValidationIssue(f"at most {MAX_SENT:,} bytes of a file are read before its upload", file=file)
         )
-    else:
-        read = read_unpacked if unpacked and file.lower().endswith(COMPRESSED) else read_sample
-        sample = read(file, content, complete=len(content) >= size, keys=keys)
-        found = infer_schema(file, sample).as_json()
-    return as_schema(found)
+    if not is_plain_text(file) and is_data_name(file):
+        if len(content) < size:
+            hint = "upload it: its schema is inferred where it lies"
+            raise DataError(ValidationIssue("only text is read before its upload", hint=hint, file=file))
+        with TemporaryDirectory(prefix="dmls-schema-") as folder:
+            path = Path(folder) / file
+            path.write_bytes(content)
+            return as_schema(infer_file_schema(path, keys=keys))
+    sample = read_sample(file, content, complete=len(content) >= size, keys=keys)
+    return as_schema(infer_schema(file, sample).as_json())
+
+
+def describe_formats() -> list[dict[str, Any]]:
+    """Return what the page needs to know of the installed formats."""
+    return [
+        {"name": one.name, "suffixes": one.suffixes, "text": one.is_text, "keys": sorted(one.keys)}
+        for one in formats()
+    ]
 
 
 def as_schema(found: dict[str, Any]) -> InferredSchema:
@@ -337,7 +338,7 @@ def read_submission(team: str, name: str, fingerprint: str = "") -> SubmissionSt
     wanted = fingerprint or (found.fingerprint if found else "")
     files = [info.key.removeprefix(folder) for info in listing]
     return SubmissionState(
-        files=[file for file in files if "/" not in file and file.lower().endswith(DATA_ENDINGS)],
+        files=[file for file in files if "/" not in file and is_data_name(file)],
         has_spec=bool(found and found.spec),
         version=record.version if record else 0,
         fingerprint=found.fingerprint if found else "",

@@ -2,7 +2,7 @@
 import { api, ApiError, poll, ready, toast } from "./app.js";
 import { handleDialogs } from "./dialogs.js";
 import { byId, bytes, h, put } from "./dom.js";
-import { sampleOf } from "./sample.js";
+import { beginningOf, formatOf, mustBeUploaded } from "./sample.js";
 
 const { team, name } = byId("job").dataset;
 const path = `/scoring/${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
@@ -64,10 +64,14 @@ async function check() {
   const [file] = form.elements.file.files;
   const current = ++latest;
   if (!file) return put(box);
+  if (!formatOf(file.name)?.text && mustBeUploaded(file)) {
+    put(box, h("p", { class: "muted", text: `The columns of ${file.name} are checked after the upload.` }));
+    return true;
+  }
   put(box, h("p", { class: "muted", text: `Checking the columns of ${file.name} …` }));
   const query = new URLSearchParams({ file: file.name, size: file.size });
   try {
-    const found = await api(`${path}/check?${query}`, { method: "POST", body: await sampleOf(file), headers: { "Content-Type": "application/octet-stream" } });
+    const found = await api(`${path}/check?${query}`, { method: "POST", body: beginningOf(file), headers: { "Content-Type": "application/octet-stream" } });
     if (current !== latest) return false;
     const others = found.others.length;
     const copied = others ? ` ${others === 1 ? "One other column is" : `${others} other columns are`} copied.` : "";

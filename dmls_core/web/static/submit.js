@@ -3,7 +3,7 @@
 
 import { api, ApiError, ready, toast } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
-import { partOf } from "./sample.js";
+import { mustBeUploaded, sampleOf } from "./sample.js";
 import { forgetTarget, setRole, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
 import { showEstimate } from "./submit_estimate.js";
@@ -18,6 +18,7 @@ const RETRY_MS = 3000;
 const state = {
   file: null, // chosen from the disk
   stored: null, // {team, name, file} in S3
+  uploaded: null, // {team, name, file} of a file from the disk that is in S3 already
   schema: null,
   source: null, // whose columns were inferred: {file} or {stored}
   readable: true, // whether it can be read as the form says
@@ -125,6 +126,10 @@ function update() {
   if (!state.names.ok) missing.push("a team and a name");
   byId("missing").textContent = missing.length && !state.sending ? `Still needed: ${missing.join(", ")}.` : "";
   byId("submit").disabled = missing.length > 0 || state.sending;
+  if (byId("upload-first")) {
+    byId("upload-first").disabled = !state.names.ok || state.sending;
+    byId("upload-hint").textContent = state.names.version ? `${state.names.team}/${state.names.name} exists: until you submit, its current spec applies to the file.` : "";
+  }
   byId("estimate").disabled = byId("submit").disabled || state.estimating || !dataFile();
 }
 
@@ -136,11 +141,10 @@ function dataFile() {
 }
 
 byId("estimate").addEventListener("click", async () => {
-  const { team, name } = state.names;
   state.estimating = true;
   update();
   try {
-    await showEstimate(`/drops/${encodeURIComponent(team)}/${encodeURIComponent(name)}`, text(), dataFile());
+    await showEstimate(dropPath(state.names), text(), dataFile());
   } catch (error) {
     byId("estimated").replaceChildren(h("div", { class: "note bad" }, h("p", { text: "There is no estimate:" }), listed(error.problem ?? { detail: String(error.message) })));
   } finally {
@@ -197,12 +201,10 @@ async function infer(source, keys = null) {
   const turn = ++reads;
   Object.assign(source, { keys: keys ?? {} });
   try {
-    const part = file && (await partOf(file, (share) => turn === reads && showShare(file, share)));
-    if (turn !== reads) return null;
-    const query = new URLSearchParams({ file: file?.name ?? stored.file, ...part?.query });
+    const query = new URLSearchParams(file ? { file: file.name, size: file.size } : { file: stored.file });
     if (keys) query.set("data", JSON.stringify(keys));
     const path = file ? "/sniff" : `/drops/${encodeURIComponent(stored.team)}/${encodeURIComponent(stored.name)}/sniff`;
-    const body = file && { method: "POST", body: part.body, headers: { "Content-Type": "application/octet-stream" } };
+    const body = file && { method: "POST", body: sampleOf(file), headers: { "Content-Type": "application/octet-stream" } };
     const schema = await api(`${path}?${query}`, body ?? {});
     if (turn !== reads) return null;
     Object.assign(source, { keys: keys ?? schema.data, sheets: schema.sheets, detected: keys ? source.detected : Object.keys(schema.data) });
@@ -219,12 +221,6 @@ async function infer(source, keys = null) {
       drawReading();
     }
   }
-}
-
-function showShare(file, share) {
-  const text = `Reading ${file.name}: ${Math.round(100 * share)} % …`;
-  const line = byId("data-note").querySelector(".muted");
-  if (line) line.textContent = text;
 }
 
 const drawReading = () => showReading({ ...state.source, file: state.source.file?.name ?? state.source.stored.file }, reread);
@@ -260,21 +256,64 @@ async function takeFile(file) {
     note("good", h("p", {}, h("strong", { text: file.name }), " is the spec."));
     return textChanged();
   }
+  if (mustBeUploaded(file)) return offerUpload(file);
   byId("data-note").replaceChildren(h("p", { class: "muted", text: `Reading ${file.name} …` }));
   try {
     const schema = await infer({ file });
     if (!schema) return;
-    Object.assign(state, { file, stored: null });
-    if (!byId("name").value) {
-      byId("name").value = slug(file.name);
-      byId("name").dispatchEvent(new Event("input"));
-    }
+    Object.assign(state, { file, stored: null, uploaded: null });
+    proposeName(file);
     await useSchema(schema, `(${bytes(file.size)}) is ready to submit.`);
   } catch (error) {
     note("bad", h("p", {}, h("strong", { text: file.name }), " cannot be used:"), listed(error.problem ?? error));
   }
   update();
 }
+
+function proposeName(file) {
+  if (byId("name").value) return;
+  byId("name").value = slug(file.name);
+  byId("name").dispatchEvent(new Event("input"));
+}
+
+/** Offer to upload a large file that is not text: its columns are inferred in S3. */
+function offerUpload(file) {
+  reads += 1; // what is being read is of another file
+  proposeName(file);
+  note("", h("p", {}, h("strong", { text: file.name }), ` (${bytes(file.size)}) is uploaded before its columns are inferred. Choose a team and a name of the job, then upload it.`),
+    h("p", { class: "hint", id: "upload-hint" }),
+    h("p", {}, h("button", { type: "button", class: "primary", id: "upload-first", text: `Upload ${file.name}`, onclick: () => uploadFirst(file) })));
+  update();
+}
+
+async function uploadFirst(file) {
+  const { team, name } = state.names;
+  try {
+    await send(new Upload(dropPath(state.names), file));
+    await takeStored({ team, name, file: file.name, size: file.size });
+    state.uploaded = { team, name, file };
+  } catch (error) {
+    if (error.name === "AbortError") toast("The upload was cancelled.", "bad");
+    else note("bad", h("p", {}, h("strong", { text: file.name }), " was not uploaded:"), listed(error.problem ?? error));
+  }
+}
+
+/** Run an upload, which the user can cancel, and keep the form from sending anything else meanwhile. */
+async function send(upload) {
+  state.sending = true;
+  update();
+  byId("cancel").hidden = false;
+  byId("cancel").onclick = () => upload.cancel();
+  try {
+    await upload.run();
+  } finally {
+    state.sending = false;
+    byId("cancel").hidden = byId("progress").hidden = true;
+    update();
+  }
+}
+
+const dropPath = ({ team, name }) => `/drops/${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
 
 const slug = (name) =>
   name.toLowerCase().replace(/\.[^.]*$/, "").replace(/[^a-z0-9_-]+/g, "-").replace(/^[-_]+|[-_]+$/g, "").slice(0, 63);
@@ -334,7 +373,7 @@ async function takeStored(found) {
   try {
     const schema = await infer({ stored: found });
     if (!schema) return;
-    Object.assign(state, { file: null, stored: found });
+    Object.assign(state, { file: null, stored: found, uploaded: null });
     byId("team").value = found.team;
     byId("name").value = found.name;
     byId("name").dispatchEvent(new Event("input"));
@@ -366,18 +405,18 @@ byId("send").addEventListener("submit", async (event) => {
   event.preventDefault();
   if (byId("submit").disabled) return;
   const { team, name } = state.names;
-  const path = `/drops/${encodeURIComponent(team)}/${encodeURIComponent(name)}`;
-  const upload = state.file ? new Upload(path, state.file) : null;
-  state.sending = true;
-  update();
+  const path = dropPath(state.names);
+  const { uploaded } = state;
+  const moved = uploaded && (uploaded.team !== team || uploaded.name !== name); // since then, the job got another name
+  const file = state.file ?? (moved ? uploaded.file : null);
+  const upload = file ? new Upload(path, file) : null;
   byId("answer").replaceChildren();
-  byId("cancel").hidden = !upload;
-  byId("cancel").onclick = () => upload.cancel();
   try {
     const etag = team === state.edited.team && name === state.edited.name ? state.etag : null;
     if (etag && upload) await checkUnchanged(etag); // before the new data replaces that of the changed spec
-    if (upload) await upload.run();
-    byId("cancel").hidden = true;
+    if (upload) await send(upload);
+    state.sending = true;
+    update();
     const submitted = await api(`${path}/spec`, { method: "PUT", json: { toml: text(), etag } });
     if (etag) state.etag = submitted.etag;
     await follow(path, submitted.fingerprint, { team, name });
@@ -390,8 +429,6 @@ byId("send").addEventListener("submit", async (event) => {
     }
   } finally {
     state.sending = false;
-    byId("cancel").hidden = true;
-    byId("progress").hidden = true;
     update();
   }
 });

@@ -2,15 +2,14 @@
 
 import { api } from "./app.js";
 import { byId, bytes, h, put, shown } from "./dom.js";
-import { partOf } from "./sample.js";
+import { sampleOf } from "./sample.js";
 
 /** Ask for the estimate of a file, chosen from the disk or named in the job's folder, and show it. */
 export async function showEstimate(path, toml, file) {
   const box = byId("estimated");
   put(box, h("p", { class: "muted", text: "Timing a few small fits …" }));
   const local = file instanceof File;
-  const part = local && (await partOf(file));
-  const body = local ? { file: file.name, ...part.query, sample: await base64(part.body) } : { file };
+  const body = local ? { file: file.name, size: file.size, sample: await base64(sampleOf(file)) } : { file };
   const found = await api(`${path}/estimate`, { method: "POST", json: { toml, ...body } });
   put(box, h("div", { class: "note" },
     h("p", {}, "About ", h("strong", { text: time(found.seconds) }), " and ", h("strong", { text: bytes(found.memory_bytes) }), ` of memory for ${found.rows.toLocaleString("en")} rows.`,

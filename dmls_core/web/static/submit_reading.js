@@ -1,9 +1,9 @@
 // How the data file is written: detected by the server, and corrected here.
 
 import { byId, h, put } from "./dom.js";
+import { formatOf, namedFormat } from "./sample.js";
 import { setIn } from "./submit_values.js";
 
-const EXCEL = /\.xls[xmb]?$/i;
 const DEFAULTS = { delimiter: ",", decimal: ".", thousands: "", encoding: "utf-8", header: true, skip_rows: 0, sheet: "", missing: [] };
 const CHOICES = {
   delimiter: ["Columns are separated by", [[",", "Commas"], [";", "Semicolons"], ["\t", "Tabs"], ["|", "Vertical bars"]]],
@@ -62,21 +62,14 @@ export function showReading({ file, keys, detected = [], sheets = [] }, choose) 
     id: "reading-missing", type: "text", autocomplete: "off", spellcheck: "false", value: (keys.missing ?? []).join(", "),
     onchange: (event) => set("missing", marksOf(event.target.value)),
   }), "Such as - or n/a, with commas between them; empty cells, NA and null always are");
-  if (/\.(parquet|jsonl|ndjson)(\.|$)/i.test(file) || keys.format === "jsonl") {
-    put(byId("reading-form"), h("div", { class: "general" }, missing));
-    if (focused === "reading-missing") byId(focused)?.focus();
-    return;
-  }
-  const excel = EXCEL.test(file);
+  const has = (key) => (keys.format ? namedFormat(keys.format) : formatOf(file) ?? namedFormat("csv"))?.keys.includes(key);
   const sheet = keys.sheet ?? sheets[0] ?? "";
   put(byId("reading-form"), h("div", { class: "general" },
-    excel && field("sheet", "Sheet", sheets.length
+    has("sheet") && field("sheet", "Sheet", sheets.length
       ? h("select", { id: "reading-sheet", onchange: (event) => set("sheet", event.target.value) }, sheets.map((name) => h("option", { value: name, selected: name === sheet, text: name })))
       : h("input", { id: "reading-sheet", type: "text", autocomplete: "off", spellcheck: "false", value: sheet, onchange: (event) => set("sheet", event.target.value.trim()) })),
-    (excel ? [] : ["delimiter", "encoding"]).map(choice),
-    ["decimal", "thousands"].map(choice),
-    choice("header"),
-    field("skip_rows", "Rows above the header", h("input", {
+    Object.keys(CHOICES).filter(has).map(choice),
+    has("skip_rows") && field("skip_rows", "Rows above the header", h("input", {
       id: "reading-skip_rows", type: "number", min: 0, max: 1000, step: 1, value: keys.skip_rows ?? 0,
       onchange: (event) => event.target.checkValidity() && set("skip_rows", event.target.valueAsNumber || 0),
     }), "Titles and notes that are not part of the table"),

@@ -17,11 +17,11 @@ from dmls_core import sandbox
 from dmls_core.errors import DataError
 from dmls_core.intake.csv_check import check_csv_head
 from dmls_core.intake.schema_inference import (
-    Column,
-    InferredSchema,
+    FileSchema,
+    InferredColumn,
     Sample,
     infer_file_schema,
-    infer_parquet_schema,
+    infer_footer_schema,
     infer_schema,
     parquet_tail,
     read_sample,
@@ -42,15 +42,15 @@ def csv_of(columns: dict[str, list[Any]]) -> bytes:
     return out.getvalue().encode()
 
 
-def look(columns: dict[str, list[Any]], *, complete: bool = True) -> InferredSchema:
+def look(columns: dict[str, list[Any]], *, complete: bool = True) -> FileSchema:
     return infer_schema("a.csv", read_sample("a.csv", csv_of(columns), complete=complete))
 
 
-def kinds(schema: InferredSchema) -> dict[str, str]:
+def kinds(schema: FileSchema) -> dict[str, str]:
     return {column.name: column.kind for column in schema.columns}
 
 
-def column(schema: InferredSchema, name: str) -> Column:
+def column(schema: FileSchema, name: str) -> InferredColumn:
     return next(found for found in schema.columns if found.name == name)
 
 
@@ -351,11 +351,12 @@ def deep_parquet() -> bytes:
 
 def test_a_parquet_file_that_crashes_its_reader_is_an_error_of_the_user(tmp_path: Path) -> None:
     whole = parquet_of(FRAME)
-    expected = infer_schema("a\0.parquet", read_sample("a\0.parquet", whole, complete=True)).as_json()
-    assert infer_parquet_schema("a\0.parquet", whole, len(whole)) == json.loads(json.dumps(expected))
+    (tmp_path / "a.parquet").write_bytes(whole)
+    expected = infer_schema("a.parquet", read_sample("a.parquet", whole, complete=True)).as_json()
+    assert infer_file_schema(tmp_path / "a.parquet") == json.loads(json.dumps(expected))
     deep = deep_parquet()
     with pytest.raises(DataError):
-        infer_parquet_schema("a.parquet", deep, len(deep))
+        infer_footer_schema("a.parquet", deep, len(deep))
     (tmp_path / "a.parquet").write_bytes(deep)
     with pytest.raises(DataError):
         infer_file_schema(tmp_path / "a.parquet")

@@ -109,7 +109,7 @@ def test_columns(issues_of: Issues, body: str, line: int, key: str, words: list[
             ["matches training data", "their own folder"],
         ),
         ("[data]\npath = 'a.csv'\nlabels = '*.csv'\n[drift]", "data.labels", ["matches training data"]),
-        ("[data]\nformat = 'cvs'", "data.format", ['must be one of "csv", "parquet"', "did you mean csv?"]),
+        ("[data]\nformat = 'cvs'", "data.format", ['"csv", "excel", "jsonl"', "did you mean csv?"]),
         ("[search]\nstrategy = 'gird'", "search.strategy", ["did you mean grid?"]),
         ("[search]\nmetric = 'acuracy'", "search.metric", ["did you mean accuracy?", "classification"]),
         ("[search]\nmetric = 'r2'", "search.metric", ["not a metric for classification"]),

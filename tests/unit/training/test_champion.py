@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_core.data.formats.sources import content_hash
+from dmls_core.data.formats.data_files import content_hash
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.spec import Spec

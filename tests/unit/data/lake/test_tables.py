@@ -24,7 +24,8 @@ from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap
 
 from dmls_core.data.lake.iceberg import open_iceberg
-from dmls_core.data.lake.tables import BATCH_ROWS, copy_table, find_version
+from dmls_core.data.lake.table_version import BATCH_ROWS
+from dmls_core.data.lake.tables import copy_table, find_version
 from dmls_core.errors import DataError, PlatformError
 
 FIRST = date(2026, 1, 5)

@@ -6,7 +6,7 @@ import hashlib
 import subprocess
 import sys
 
-from dmls_core.data.formats.sources import content_hash
+from dmls_core.data.formats.data_files import content_hash
 
 
 def test_importing_the_package_is_light():

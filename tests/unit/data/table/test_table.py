@@ -58,7 +58,7 @@ def test_random_for_regressors(n_rows, holdout, seed):
         (TARGET[:50:10], {"holdout": 0.9, "split": "random"}, "too few rows to hold out 90%"),
         (np.append(TARGET, 3), {}, "class 'd' has too few rows"),
         (np.append(TARGET, [3, 3, 3]), {}, "class 'd' has too few rows"),
-        (np.array([0, 1, 2, 3] * 4), {"holdout": 0.05}, "fewer rows to train or score on"),
+        (np.array([0, 1, 2, 3] * 4), {"holdout": 0.05}, "too few rows: each side"),
         (np.append(TARGET, [3] * 4), {"holdout": 0.7}, "class 'd' has too few rows left to train on"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_part_of_an_archive_has_its_first_rows(store, monkeypatch):
     assert [column["name"] for column in found.columns] == ["row", "x", "y"]
 
 
-def test_of_large_parquet_the_columns_are_known(store, tmp_path):
+def test_of_large_parquet_the_columns_are_known(store, tmp_path, monkeypatch):
     draw = random.Random(1)
     pl.DataFrame({"x": [draw.random() for _ in range(200_000)] * 6, "y": [0, 1] * 600_000}).write_parquet(
         tmp_path / "a.parquet", compression="uncompressed"
@@ -58,6 +58,11 @@ def test_of_large_parquet_the_columns_are_known(store, tmp_path):
     store.upload("incoming/lab/iris/a.parquet", tmp_path / "a.parquet")
     found = stored_schema.infer_stored_schema("lab", "iris", "a.parquet")
     assert (found.rows, [column["name"] for column in found.columns]) == (1_200_000, ["x", "y"])
+    marked = stored_schema.infer_stored_schema("lab", "iris", "a.parquet", Data(missing=("-",)))
+    assert marked.data == marked.document["data"] == {"missing": ["-"]}, "the form keeps what the user wrote"
+    monkeypatch.setattr(stored_schema, "COPIED", 8 << 20)
+    end = stored_schema.infer_stored_schema("lab", "iris", "a.parquet")
+    assert (end.rows, end.seen) == (1_200_000, 0)
     marked = stored_schema.infer_stored_schema("lab", "iris", "a.parquet", Data(missing=("-",)))
     assert marked.data == marked.document["data"] == {"missing": ["-"]}, "the form keeps what the user wrote"
     store.put("incoming/lab/iris/b.xlsx", bytes(9 << 20))
