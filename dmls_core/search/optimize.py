@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, ignore_progress, never_stop
-from dmls_core.search.strategies.strategies import ModelCandidate
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.study.candidates import TrialRecord
 from dmls_core.search.study.storage import LocalStorage
 from dmls_core.search.study.study import Claim, SearchStudy

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dmls_core.errors import DataError
 from dmls_core.models.engines import BoostingEngine
-from dmls_core.search.strategies.strategies import ModelCandidate
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.task import SearchOutcome, best_trial
 from dmls_core.search.trial import Trial
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from dmls_core import extensions
 from dmls_core.spec.data_table import Data, Table
 from dmls_core.spec.values import (
     AUTO_WORKERS,
@@ -84,11 +85,17 @@ def _or_trials(schema: dict[str, Any]) -> None:
     schema["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": MOST_TRIALS})
 
 
+def _strategies(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(extensions.names("dmls.samplers"))
+
+
 class Search(Table):
     """The search for hyperparameters."""
 
-    strategy: Literal["auto", "tpe", "random", "grid", "halving", "cma-es"] = Field(
-        "auto", description="How the next trial is chosen; auto selects the best one for the model."
+    strategy: str = Field(
+        "auto",
+        description="How the next trial is chosen; auto selects the best one for the model.",
+        json_schema_extra=_strategies,
     )
     metric: str = Field("", description="The metric of a trial; by default accuracy or r2.")
     timeout: float | None = Field(

@@ -1,4 +1,4 @@
-"""Test suites that third-party engines, runners, stores and notifiers must pass. They need pytest."""
+"""Test suites that third-party engines, runners, stores, notifiers and samplers must pass. They need pytest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ _MODULES = {
     "EngineSuite": "engines",
     "NotifierSuite": "notifiers",
     "RunnerSuite": "runners",
+    "SamplerSuite": "samplers",
     "StoreSuite": "stores",
 }
 

@@ -25,7 +25,7 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.models.cluster import Cluster, ShardedMatrix
 from dmls_core.models.engines import Engine
 from dmls_core.monitoring.profile import profile_table
-from dmls_core.search.strategies.strategies import ModelCandidate, make_candidate
+from dmls_core.search.candidate import ModelCandidate, make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import worth_trying

@@ -9,10 +9,10 @@ from functools import partial
 
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.search.callbacks import early_stopping
+from dmls_core.search.candidate import ModelCandidate
 
 # Here, not in a function: Optuna keeps failed imports, and with them the variables of every calling function.
 from dmls_core.search.optimize import Worker, optimize
-from dmls_core.search.strategies.strategies import ModelCandidate
 from dmls_core.search.study.candidates import TrialRecord
 from dmls_core.search.study.storage import LocalStorage, StudyStorage
 from dmls_core.search.study.study import SearchStudy, remove_studies

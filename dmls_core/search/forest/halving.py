@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.search.callbacks import SearchProgress
-from dmls_core.search.objective import REDUCTION
+from dmls_core.search.objective import Objective
 from dmls_core.search.trial import Trial
+
+REDUCTION = 3
+"""Reduction factor: successive halving keeps one of this many trials at each step."""
 
 MIN_FIRST_TREES = 10
 """Minimum trees of the first rung: each row is then out of bag for three or four of them."""
@@ -178,6 +182,23 @@ class SuccessiveHalving:
         each = max(trial.seconds / trees for trial in decision.leaders)
         ahead = remaining_trees(len(decision.leaders), trees, self.sizes)
         return SearchProgress(ahead * each, len(decision.leaders), trees, best.value)
+
+
+class HalvingObjective(Objective):
+    """An objective whose ``evaluate`` is the first rung of synchronous successive halving.
+
+    ``halving`` decides which trials go on to the next rung.
+    """
+
+    halving: SuccessiveHalving
+
+    @abstractmethod
+    def promote(self, promotion: Promotion) -> Rung:
+        """Take a trial to its next rung."""
+
+    @abstractmethod
+    def held(self) -> frozenset[int]:
+        """Return the trials that this worker can promote without repeating earlier rungs."""
 
 
 def first_rung_trees(trees: int, configurations: int, rows: int) -> int:

@@ -17,6 +17,7 @@ from dmls_core.models.engines import Fitted, GrowingForestEngine
 from dmls_core.models.engines.base import useful_threads
 from dmls_core.search.forest.growing import BlockForest, IncrementalForest
 from dmls_core.search.forest.halving import (
+    HalvingObjective,
     Promotion,
     Rung,
     SuccessiveHalving,
@@ -30,7 +31,7 @@ from dmls_core.search.forest.scoring import ScoringData, ScoringSplit, prepare_s
 from dmls_core.search.forest.sharded_forest import ForestShards, ShardedForest, prepare_shards
 from dmls_core.search.forest.space import TREES, PartitionedSpace, partition_space
 from dmls_core.search.forest.trees import best_limits, prune_forest
-from dmls_core.search.objective import HalvingObjective, ShouldPrune
+from dmls_core.search.objective import ShouldPrune
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import State, Surface, Trial
 from dmls_core.spec.definitions import NONE, Scalar, space_size

@@ -11,14 +11,16 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmls_core.search.boosting.shrinkage import LEARNING_RATE, Shrinkage
-from dmls_core.search.forest.halving import Decision, Promotion, Rung
-from dmls_core.search.objective import HalvingObjective, ShouldPrune
-from dmls_core.search.strategies.samplers import Distributions, make_pruner, make_sampler, report
-from dmls_core.search.strategies.strategies import ModelCandidate
+from dmls_core.search.candidate import ModelCandidate
+from dmls_core.search.forest.halving import REDUCTION, Decision, HalvingObjective, Promotion, Rung
+from dmls_core.search.objective import ShouldPrune
+from dmls_core.search.study.distributions import Distributions
 from dmls_core.search.study.storage import CLAIMED, NUMBER, TRIAL, StudyStorage, TrialClaims, running
 from dmls_core.search.task import grid_points
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 RUNG = "dmls:rung"
 """Attribute of a promotion: jackknife and convergence of its rung."""
@@ -126,7 +128,7 @@ class CandidateStudy:
         self.objective = candidate.objective
         self._storage = storage
         self._distributions = Distributions(self.objective.suggested)
-        self._grid = candidate.strategy.sampler == "grid" or self.objective.exhaustive
+        self._grid = candidate.strategy.grid or self.objective.exhaustive
         self._points = grid_points(self.objective.suggested, candidate.task.seed) if self._grid else iter(())
         self._known_points: list[dict[str, Scalar]] = []
         suggested = self.objective.suggested
@@ -150,8 +152,8 @@ class CandidateStudy:
             study_name=name,
             direction=direction,
             # Grid points are enqueued: nothing is left to sample.
-            sampler=make_sampler("random", candidate.task.seed, 0),
-            pruner=make_pruner(candidate.strategy.pruner),
+            sampler=optuna.samplers.RandomSampler(seed=candidate.task.seed),
+            pruner=candidate.strategy.pruner(),
             load_if_exists=True,
         )
         self.claims = TrialClaims(self.study, storage)
@@ -199,8 +201,8 @@ class CandidateStudy:
     def adopt(self, trial: Trial) -> None:
         """Add a trial of an earlier attempt; sampler and pruner see the same history as then."""
         wanted = self._distributions.encode(trial.params)
-        # CMA-ES learns from its own suggestions only; asked again, it makes the same ones.
-        repeat = self.candidate.strategy.sampler == "cma-es"
+        # Asked again, the sampler makes the same suggestion.
+        repeat = self.candidate.strategy.stateful
         asked = self._ask(trial.number, {} if repeat else wanted)
         if asked.params != wanted:
             self.study.tell(asked, state=TrialState.FAIL)
@@ -283,9 +285,7 @@ class CandidateStudy:
 
     def _ask(self, number: int, params: Mapping[str, Any]) -> optuna.Trial:
         if not self._grid:
-            self.study.sampler = make_sampler(
-                self.candidate.strategy.sampler, self.candidate.task.seed, number
-            )
+            self.study.sampler = self.candidate.strategy.sampler(self.candidate.task.seed, number)
         self.study.enqueue_trial(dict(params), user_attrs={NUMBER: number})
         return self.study.ask(self._distributions.of)
 
@@ -293,6 +293,15 @@ class CandidateStudy:
         missing = position + 1 - len(self._known_points)
         self._known_points += islice(self._points, max(0, missing))
         return self._known_points[position] if position < len(self._known_points) else None
+
+
+def report(trial: optuna.Trial, steps: int, value: float) -> bool:
+    """Report a trial's score after ``steps`` steps; return whether to prune the trial.
+
+    Each step is one rung of successive halving; Optuna's rungs are powers of the reduction factor.
+    """
+    trial.report(value, REDUCTION ** (steps - 1))
+    return trial.should_prune()
 
 
 def _won(trial: Trial) -> bool:

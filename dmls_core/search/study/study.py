@@ -14,9 +14,9 @@ from typing import Literal
 import optuna
 
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, never_stop
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.forest.halving import Decision, Promotion
 from dmls_core.search.objective import ShouldPrune
-from dmls_core.search.strategies.strategies import ModelCandidate
 from dmls_core.search.study.allocation import Entry, expected_trials, next_turn
 from dmls_core.search.study.candidates import (
     CandidateStudy,

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.search.test_boosting import make_task
+from tests.unit.search.boosting.test_objective import make_task
 
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search.strategies.strategies import ModelCandidate, make_candidate
+from dmls_core.search.candidate import ModelCandidate, make_candidate
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.search.winners import pick_winners

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.unit.search.test_boosting import make_task
+from tests.unit.search.boosting.test_objective import make_task
 
 from dmls_core.models import CATALOGUE
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import Space
 from dmls_core.spec import Range
 from dmls_core.training import TrainRequest, train

@@ -16,6 +16,7 @@ from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.xgboost import XGBoostEngine
+from dmls_core.search.boosting import shrinkage
 from dmls_core.search.boosting.learning_curve import (
     RUNGS,
     SCORED_ROUNDS,
@@ -23,10 +24,10 @@ from dmls_core.search.boosting.learning_curve import (
     rung_rounds,
     scored_rounds,
 )
-from dmls_core.search.boosting.objective import KEPT, BinnedFolds, BoostingObjective, shrinkage
+from dmls_core.search.boosting.objective import KEPT, BinnedFolds, BoostingObjective
 from dmls_core.search.boosting.shrinkage import Shrinkage
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range

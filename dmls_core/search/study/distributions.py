@@ -1,36 +1,14 @@
-"""Optuna's samplers, pruners and distributions for a spec's search."""
+"""Optuna's distributions of a search space."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from dmls_core.search.objective import REDUCTION
-from dmls_core.search.strategies.strategies import Pruner, Sampler
 from dmls_core.search.task import Space
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar
-
-optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-
-def make_sampler(kind: Sampler, seed: int, number: int) -> optuna.samplers.BaseSampler:
-    """Return the sampler of one trial, seeded by the search's seed and the trial's number.
-
-    The suggestion thus depends on earlier trials only, in any worker and after an interruption.
-    """
-    own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-    match kind:
-        case "random":
-            return optuna.samplers.RandomSampler(seed=own)
-        case "cma-es":
-            return optuna.samplers.CmaEsSampler(seed=own, warn_independent_sampling=False)
-        case _:
-            # With one worker no other trial runs, and the constant liar changes nothing.
-            return optuna.samplers.TPESampler(seed=own, constant_liar=True)
 
 
 class Distributions:
@@ -73,19 +51,3 @@ def _distribution(wanted: Hyperparameter, labels: dict[str, Scalar]) -> BaseDist
         if wanted.integer
         else FloatDistribution(wanted.min, high, step=step)
     )
-
-
-def make_pruner(kind: Pruner) -> optuna.pruners.BasePruner:
-    """Return the pruner of a study."""
-    if kind == "halving":
-        return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
-    return optuna.pruners.NopPruner()
-
-
-def report(trial: optuna.Trial, steps: int, value: float) -> bool:
-    """Report a trial's score after ``steps`` steps; return whether to prune the trial.
-
-    Each step is one rung of successive halving; Optuna's rungs are powers of the reduction factor.
-    """
-    trial.report(value, REDUCTION ** (steps - 1))
-    return trial.should_prune()
