@@ -136,7 +136,7 @@ def plan(
     replays the finished runs on the slots of Airflow's pools, and needs Airflow's configuration.
     """
     if platform:
-        from dmls_core.cli.platform_commands import print_capacity
+        from dmls_core.cli.embedded_airflow import print_capacity
 
         print_capacity(jobs, rows, as_json=as_json)
         return

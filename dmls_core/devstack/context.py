@@ -13,7 +13,6 @@ from pathlib import Path
 
 from dmls_core.devstack.private_files import make_private_folder, read_json, write_private_json
 from dmls_core.devstack.processes import ID_VARIABLE
-from dmls_core.devstack.signing import new_signing_key
 from dmls_core.errors import PlatformError
 from dmls_core.settings import ProcessSettings
 
@@ -89,6 +88,15 @@ def _fernet_key() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
+def _signing_key() -> str:
+    """Return a new private key in PEM, with which trainers sign models."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
 _CREDENTIALS: dict[str, Callable[[], str]] = {
     "s3_access_key": lambda: "DMLS" + secrets.token_hex(8).upper(),
     "s3_secret_key": _token,
@@ -105,7 +113,7 @@ _CREDENTIALS: dict[str, Callable[[], str]] = {
     "airflow_secret_key": _token,
     "triton_key": lambda: secrets.token_hex(16),
     "metrics_token": _token,
-    "signing_key": new_signing_key,
+    "signing_key": _signing_key,
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmls_core.devstack.airflow import ADMIN
 from dmls_core.devstack.context import (
@@ -33,9 +33,6 @@ from dmls_core.devstack.startup import BASE, PORTS, STANDARD_PORTS, USERS, Progr
 from dmls_core.devstack.supervisor import RUNNING_STATES, Supervisor
 from dmls_core.errors import PlatformError
 from dmls_core.settings import STATE_FILE, Settings, state_folder
-
-if TYPE_CHECKING:
-    from dmls_core.devstack.doctor import Check
 
 RANGE = range(20000, 32000)
 """Below the ephemeral ports of common systems."""
@@ -194,12 +191,9 @@ class Platform:
         context = self._context()
         return self._state(context, self._supervisor(context))
 
-    def doctor(self) -> list[Check]:
-        """Return the results of all checks of this machine and its platform, embedded or not."""
-        from dmls_core.devstack.doctor import examine
-
-        ports = self._context().identity.ports if (self.folder / IDENTITY_FILE).exists() else {}
-        return examine(self.status(), ports)
+    def ports(self) -> dict[str, int]:
+        """Return the port of each service; empty if the platform has never been started."""
+        return self._context().identity.ports if (self.folder / IDENTITY_FILE).exists() else {}
 
     def _stop(self, context: Context) -> list[int]:
         """Stop the supervised services, then end marked processes, then remove stale files."""

@@ -1,4 +1,4 @@
-"""Test suites that third-party engines, runners, stores, notifiers and samplers must pass. They need pytest."""
+"""Test suites for third-party engines, samplers, runners, stores and notifiers. They need pytest."""
 
 from __future__ import annotations
 

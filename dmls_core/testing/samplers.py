@@ -25,7 +25,7 @@ from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
 from dmls_core.search.study.storage import LocalStorage
 from dmls_core.search.study.study import Claim, SearchStudy
 from dmls_core.search.task import SearchTask, Space, make_folds
-from dmls_core.search.trial import Trial
+from dmls_core.search.trial import State, Trial
 from dmls_core.spec.definitions import Choice, Range
 
 STEPS = 3
@@ -81,7 +81,7 @@ class _Peak(Objective):
             values.append(score)
             if len(values) < STEPS and should_prune(len(values), score):
                 break
-        state = "complete" if len(values) == STEPS else "pruned"
+        state: State = "complete" if len(values) == STEPS else "pruned"
         return Trial(number, state, "cpu", params, score, tuple(values), intermediate_values=tuple(values))
 
 

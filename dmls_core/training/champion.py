@@ -1,14 +1,14 @@
-"""Fetch the champion, predict the challenger's held-out rows with it, and compare both."""
+"""Fetch the champion, and predict the challenger's held-out rows with it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +19,12 @@ from dmls_core.data.split.description import split_settings
 from dmls_core.data.table.table import Table, encode_table
 from dmls_core.data.table.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DmlsError, ServingError
-from dmls_core.evaluate import Comparison, compare
 from dmls_core.evaluate.comparison import Freshness
 from dmls_core.hardware import available_cpus
-from dmls_core.models import METRICS
 from dmls_core.serving.formats.treelite import checkpoint
-from dmls_core.spec import Spec
 from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.store import layout, open_store
 from dmls_core.training.request import Job
-
-if TYPE_CHECKING:
-    from dmls_core.training.prepared import Prepared
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
 FEWEST_FRESH = 30
@@ -253,50 +247,3 @@ def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
 def _held_out_by(split: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that decide which rows are held out."""
     return {key: value for key, value in split.items() if key not in ("since", "weight")}
-
-
-def compare_with_champion(
-    spec: Spec, data: Prepared, served: NDArray[Any], predicted: ChampionPredictions | None
-) -> dict[str, Any] | None:
-    """Return ``comparison`` of ``result.json``; ``None`` if there is no champion.
-
-    ``served`` holds the predictions of the challenger's written files for the held-out rows. A class that
-    only one of the models knows has probability 0 in the predictions of the other.
-    """
-    if predicted is None:
-        return None
-    metric, roles = spec.search.metric, data.test_roles
-    direction = METRICS[metric].direction
-    if predicted.values is None or predicted.rows is None:
-        reason = f"not comparable: {predicted.problem}"
-        return Comparison(
-            metric, direction, predicted.version, predicted.run_key, comparable=False, reason=reason
-        ).as_json()
-    champion, challenger = predicted.values, served[predicted.rows]
-    if data.labels is not None:
-        labels = [*data.labels, *(label for label in predicted.labels or () if label not in data.labels)]
-        champion = _widened(champion, predicted.labels or (), labels)
-        challenger = _widened(challenger, data.labels, labels)
-    return compare(
-        metric,
-        direction,
-        data.test_target[predicted.rows],
-        champion,
-        challenger,
-        version=predicted.version,
-        run_key=predicted.run_key,
-        min_improvement=spec.deploy.min_improvement,
-        fresh=predicted.fresh,
-        seed=spec.search.seed,
-        weights=None if roles.weights is None else roles.weights[predicted.rows],
-        units=None if (units := roles.units()) is None else units[predicted.rows],
-    ).as_json()
-
-
-def _widened(probabilities: NDArray[Any], own: Sequence[str], labels: Sequence[str]) -> NDArray[Any]:
-    """Add columns of zeros for the classes of ``labels`` that ``own`` lacks."""
-    if tuple(own) == tuple(labels):
-        return probabilities
-    wide = np.zeros((len(probabilities), len(labels)), dtype=probabilities.dtype)
-    wide[:, [labels.index(label) for label in own]] = probabilities
-    return wide

@@ -25,6 +25,7 @@ from dmls_core.errors import ObjectMissingError, PlatformError, StoreError
 from dmls_core.hardware import available_cpus, available_memory
 from dmls_core.settings import NODE_HOST, NODE_TRAINERS, ProcessSettings
 from dmls_core.store import Store, layout, open_store
+from dmls_core.training.dask_settings import CONFIGURATION, LIBRARY_PAGES
 
 if TYPE_CHECKING:
     from distributed import Client, Nanny
@@ -199,8 +200,6 @@ async def _work(leader: ClusterAddress) -> None:
     """Run a worker, restarted when it is killed, until the leader ends or does not answer."""
     import dask
     from distributed import Nanny
-
-    from dmls_core.training.nodes import CONFIGURATION, LIBRARY_PAGES
 
     with dask.config.set(CONFIGURATION):
         limit, ended = available_memory(), False

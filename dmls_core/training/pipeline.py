@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,9 @@ from dmls_core.serving.predict.card import write_card
 from dmls_core.spec import Spec
 from dmls_core.store import layout
 from dmls_core.stored_matrix import StoredMatrix, predict_rows
-from dmls_core.training.champion import compare_with_champion
+from dmls_core.training.background_validation import BackgroundValidation
 from dmls_core.training.compact import compact_model, describe_compaction, measure_size
+from dmls_core.training.comparison import compare_with_champion
 from dmls_core.training.ensemble import Chosen, average_boosters, build_ensemble
 from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
@@ -41,9 +42,6 @@ from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import Job
 from dmls_core.training.run_folder import RunFolder
 from dmls_core.training.search import remove_study, run_worker, search_models
-
-if TYPE_CHECKING:
-    from dmls_core.training.run import BackgroundValidation
 
 
 def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, Any]:

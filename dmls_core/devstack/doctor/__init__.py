@@ -11,15 +11,19 @@ from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.doctor import machine
 from dmls_core.devstack.doctor.machine import Check
 from dmls_core.devstack.doctor.services import check_own_study, check_runner, service_checks
-from dmls_core.devstack.platform import State, is_free
+from dmls_core.devstack.platform import Platform, State, is_free
 from dmls_core.errors import DmlsError
 from dmls_core.settings import load_settings
 
 __all__ = ["Check", "examine"]
 
 
-def examine(state: State, ports: dict[str, int]) -> list[Check]:
-    """Return the results of all checks; the platform of ``state`` may never have been started."""
+def examine(platform: Platform) -> list[Check]:
+    """Return the results of all checks of this machine and its platform, embedded or not.
+
+    The embedded platform may never have been started.
+    """
+    state, ports = platform.status(), platform.ports()
     settings = load_settings()
     embedded = state.settings is not None and settings.airflow_url == state.settings.airflow_url
     checks: list[Callable[[], Iterable[Check]]] = [

@@ -95,7 +95,7 @@ def test_env_needs_a_running_platform(dmls, tmp_path):
 
 
 def test_doctor_lists_the_installed_extensions(dmls, monkeypatch):
-    monkeypatch.setattr("dmls_core.devstack.platform.Platform.doctor", lambda _: [])
+    monkeypatch.setattr("dmls_core.devstack.doctor.examine", lambda _: [])
 
     listed = json.loads(dmls("doctor", "--json").out)["extensions"]
     text = dmls("doctor").out

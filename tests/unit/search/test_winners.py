@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.search.boosting.test_objective import make_task
 
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE, METRICS
@@ -16,6 +15,7 @@ from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.search.winners import pick_winners
 from dmls_core.spec import Range
+from tests.unit.search.boosting.test_objective import make_task
 
 LIGHTGBM, XGBOOST, CATBOOST, FOREST = (
     f"{family}-classifier" for family in ("lightgbm", "xgboost", "catboost", "random-forest")

@@ -17,7 +17,8 @@ from dmls_core.data.formats.sources import content_hash
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.spec import Spec
-from dmls_core.training.champion import compare_with_champion, fetch_champion
+from dmls_core.training.champion import fetch_champion
+from dmls_core.training.comparison import compare_with_champion
 from dmls_core.training.model_folder import export_model
 from dmls_core.training.pipeline import describe_data
 from dmls_core.training.prepare import make_task, prepare

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.unit.search.boosting.test_objective import make_task
 
 from dmls_core.models import CATALOGUE
 from dmls_core.search.candidate import make_candidate
@@ -17,6 +16,7 @@ from dmls_core.search.task import Space
 from dmls_core.spec import Range
 from dmls_core.training import TrainRequest, train
 from dmls_core.training.champion import champion_params
+from tests.unit.search.boosting.test_objective import make_task
 
 SPEC = """model = ["lightgbm-classifier", "xgboost-classifier"]
 n_trials = 2
