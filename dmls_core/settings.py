@@ -108,11 +108,6 @@ class ProcessSettings(Variables):
     inference_log: str = _variable(
         "", "set for Triton: folder for sampled requests; without it, Triton logs no requests"
     )
-    s3_changes: str = _variable(
-        "",
-        "set for Airflow's triggerer by the embedded platform: file that names changed folders of "
-        "`incoming/`, which need not be listed as a whole then",
-    )
     metrics_token: str = _variable(
         "",
         "set for Airflow's API server: bearer token of the metrics endpoint; a secret. Without it, the "
@@ -264,7 +259,6 @@ ENVIRONMENT: dict[str, str] = Settings.variables()
 STUDY_VARIABLE = ProcessSettings.variable("study_url")
 INFERENCE_LOG = ProcessSettings.variable("inference_log")
 METRICS_TOKEN = ProcessSettings.variable("metrics_token")
-S3_CHANGES = ProcessSettings.variable("s3_changes")
 CONNECTIONS = ProcessSettings.variable("connections")
 CORS_ORIGINS = ProcessSettings.variable("cors_origins")
 API_KEY = ProcessSettings.variable("api_key")

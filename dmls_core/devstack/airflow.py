@@ -19,7 +19,7 @@ from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.mlflow import mlflow_login
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
-from dmls_core.devstack.seaweedfs import TRAINER_ROLE, changes_file
+from dmls_core.devstack.seaweedfs import TRAINER_ROLE
 from dmls_core.devstack.signing import signing_environment
 from dmls_core.devstack.supervisor import Service, http_answers, http_text, run_logged
 from dmls_core.errors import PlatformError
@@ -29,7 +29,6 @@ from dmls_core.settings import (
     CORS_ORIGINS,
     ENVIRONMENT,
     METRICS_TOKEN,
-    S3_CHANGES,
     SHARED_BYTES,
     ProcessSettings,
     ServingLimits,
@@ -159,7 +158,6 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
         **mlflow_login(context),
         CORS_ORIGINS: ProcessSettings.from_environment().cors_origins,
         SHARED_BYTES: str(ServingLimits.from_environment().shared_bytes),
-        S3_CHANGES: str(changes_file(context)),
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
             {
                 "conn_type": "aws",

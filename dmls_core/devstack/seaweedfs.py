@@ -96,7 +96,7 @@ def seaweedfs_service(context: Context) -> Service:
 
 
 def guard_service(context: Context) -> Service:
-    """Return what restarts S3 if it refuses writes after its full disk has room, and follows its changes."""
+    """Return what restarts S3 if it refuses writes after its full disk has room again."""
     folder = context.state / "s3"
     return Service(
         name="s3-guard",
@@ -107,19 +107,11 @@ def guard_service(context: Context) -> Service:
             "dmls_core.devstack.store_guard",
             context.root,
             str(folder / "data"),
-            "--changes",
-            f"127.0.0.1:{context.port('filer')}.{context.port('filer_grpc')}",
-            str(changes_file(context)),
         ],
         folder=folder,
         environment=context.s3_environment(),
         ready=lambda _: True,
     )
-
-
-def changes_file(context: Context) -> Path:
-    """Return the file that names the changed folders of submissions."""
-    return context.state / "s3" / "changes"
 
 
 def session_config(secret: str) -> dict[str, Any]:

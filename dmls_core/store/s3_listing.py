@@ -42,7 +42,7 @@ class RepeatedListing:
         """Return the objects."""
         ends = frozenset(self._starts)
         starts = "", *self._starts
-        parts = await asyncio.gather(*(self._part(self._prefix, start, ends) for start in starts))
+        parts = await asyncio.gather(*(self._part(start, ends) for start in starts))
         self._known = {digest: page for part in parts for digest, page in part if digest}
         # The next part repeats the rest of a last page; if a last key was deleted, all that follows.
         found = {key: info for part in parts for _, page in part for key, info in page}
@@ -52,20 +52,14 @@ class RepeatedListing:
             self._starts = list(found)[PART - 1 : -1 : PART]
         return tuple(found.values())
 
-    async def objects_below(self, prefix: str) -> tuple[ObjectInfo, ...]:
-        """Return the objects below another, longer prefix."""
-        return tuple(info for _, page in await self._part(prefix) for _, info in page)
-
-    async def _part(
-        self, prefix: str, start: str = "", ends: frozenset[str] = frozenset()
-    ) -> list[tuple[str, list[tuple[str, ObjectInfo]]]]:
+    async def _part(self, start: str, ends: frozenset[str]) -> list[tuple[str, list[tuple[str, ObjectInfo]]]]:
         """Return the pages with their digests until the one that has the key after which a part begins.
 
         Keys are not compared: S3 sorts them by their bytes, SeaweedFS folder by folder.
         """
         after = {"StartAfter": start} if start else {}
         found = []
-        async for answer in self._pages.paginate(Bucket=self._bucket, Prefix=prefix, **after):
+        async for answer in self._pages.paginate(Bucket=self._bucket, Prefix=self._prefix, **after):
             digest = answer.get(DIGEST, "")
             page = self._known.get(digest)
             if page is None:
