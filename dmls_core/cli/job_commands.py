@@ -86,7 +86,7 @@ def submit(
     if as_json:
         print_json(status.as_json())
     elif status.state == "awaiting approval":
-        out.print(f"approve it in Airflow, or with: dmls deploy {team}/{job}")
+        out.print(f"approve it in Airflow, or with: dmls approve {team}/{job}")
     raise_for(status)
 
 

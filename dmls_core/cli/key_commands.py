@@ -12,7 +12,7 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.html.formats import ago
 from dmls_core.settings import load_settings
 
-keys = typer.Typer(name="keys", help="Manage the API keys with which clients predict.", no_args_is_help=True)
+keys = typer.Typer(name="keys", help="Manage the API keys that clients use to predict.", no_args_is_help=True)
 
 API = "/dmls/api/v1"
 

@@ -15,7 +15,7 @@ import typer
 from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.cli.job_commands import list_jobs, logs, show, submit
 from dmls_core.cli.key_commands import keys
-from dmls_core.cli.model_commands import canary, deploy, drift, export, predict, rollback, score, undeploy
+from dmls_core.cli.model_commands import approve, canary, drift, export, predict, rollback, score, undeploy
 from dmls_core.cli.platform_commands import clean, demo, doctor, down, env, sign, up
 from dmls_core.cli.spec_commands import init, node, plan, schema, train, validate
 from dmls_core.errors import DmlsError, PlatformError
@@ -41,7 +41,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Jobs": {"submit": submit, "jobs": list_jobs, "show": show, "logs": logs},
     "Models": {
-        "deploy": deploy,
+        "approve": approve,
         "predict": predict,
         "score": score,
         "rollback": rollback,
@@ -55,6 +55,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 for panel, commands in PANELS.items():
     for name, function in commands.items():
         app.command(name, rich_help_panel=panel)(function)
+app.command("deploy", rich_help_panel="Models", help="Alias of `dmls approve`.")(approve)
 app.add_typer(keys, rich_help_panel="Models")
 
 

@@ -1,4 +1,4 @@
-"""Commands that serve a model and use it: ``dmls deploy``, ``rollback``, ``predict``, and others."""
+"""Commands that serve a model and use it: ``dmls approve``, ``rollback``, ``predict``, and others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DEPLOY_SECONDS = 600.0
 POLL_SECONDS = 1.0
 
 
-def deploy(job: JobArgument, as_json: JsonOption = False) -> None:
+def approve(job: JobArgument, as_json: JsonOption = False) -> None:
     """Approve the waiting candidate, as on Airflow's page, and wait until it is served."""
     from dmls_core.cli.job_commands import follow, open_root, print_step, raise_for
     from dmls_core.cli.job_view import JobRuns
@@ -136,7 +136,7 @@ def score(
 ) -> None:
     """Score files on the platform: upload them to `scoring/`, and wait for the predictions in `scored/`.
 
-    Unlike `dmls predict`, it needs access to the store only. If you interrupt it, the scoring goes on.
+    Unlike `dmls predict`, it needs access to the store only. Interrupting it does not stop the scoring.
     """
     from dmls_core.cli.job_commands import open_root
     from dmls_core.store import layout

@@ -58,7 +58,7 @@ def demo(once: Annotated[bool, typer.Option("--once", help="Stop the platform af
 
 
 def up(as_json: JsonOption = False) -> None:
-    """Start Airflow, S3, MLflow and Triton on this machine; services that run already are kept."""
+    """Start Airflow, S3, MLflow and Triton on this machine; services already running are left alone."""
     from dmls_core.devstack.platform import Platform
 
     state = start(Platform())

@@ -81,7 +81,7 @@ def init(
         typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="A CSV, Parquet or Excel file."),
     ],
     target: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column to predict. Default: the likeliest.")
+        str, typer.Option(metavar="COLUMN", help="The column to predict. Default: the most likely target.")
     ] = "",
 ) -> None:
     """Print a spec to start from, inferred from a sample of the data."""
@@ -125,9 +125,11 @@ def plan(
         typer.Option("--platform", help="Plan the platform, from the runs of the last four weeks."),
     ] = False,
     jobs: Annotated[
-        float, typer.Option(min=0.01, help="With --platform: how many times today's jobs.")
+        float, typer.Option(min=0.01, help="With --platform: multiply the number of jobs by this factor.")
     ] = 1.0,
-    rows: Annotated[float, typer.Option(min=0.01, help="With --platform: how many times the rows.")] = 1.0,
+    rows: Annotated[
+        float, typer.Option(min=0.01, help="With --platform: multiply their rows by this factor.")
+    ] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the engine, memory and time of a run on a machine like this one; or plan the whole platform.
