@@ -7,6 +7,7 @@ within methods, so that the catalogue can be read without these libraries.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -365,11 +366,16 @@ def useful_threads(features: Array, threads: int) -> int:
     return threads if features.size >= PARALLEL_CELLS else 1
 
 
+_PLACE = re.compile(r"^\S+\.cpp:\d+: ")
+"""The place in its source code at the beginning of a message of CatBoost."""
+
+
 def refusal(model: ModelDefinition, error: Exception) -> Exception:
     """Return the exception to raise if a library fails to fit: ``MemoryError`` or ``DataError``."""
     if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
         return MemoryError(str(error))
-    message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    lines = _PLACE.sub("", str(error)).strip().splitlines()
+    message = lines[0] if lines else type(error).__name__
     return DataError(ValidationIssue(f"{model.name} cannot be fitted: {message}"))
 
 
