@@ -19,7 +19,7 @@ from dmls_core.errors import DataError, NotFoundError, ServingError, UserError, 
 from dmls_core.settings import API_KEY
 
 ROWS = 50_000
-CHARACTERS = 8 << 20
+_CHARACTERS = 8 << 20
 """Maximum size of a request; the server accepts 100,000 rows in 32 MiB."""
 
 Table = dict[str, list[Any]]
@@ -142,7 +142,7 @@ def _bodies(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str
             writer.writerow(names)
         writer.writerow(map(_text, row))
         count += 1
-        if count == ROWS or out.tell() > CHARACTERS:
+        if count == ROWS or out.tell() > _CHARACTERS:
             yield out.getvalue()
             out.seek(0)
             out.truncate()

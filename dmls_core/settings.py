@@ -273,7 +273,7 @@ NODE_HOST = ProcessSettings.variable("node_host")
 TRITON_KEY_HEADER = "dmls-key"
 """HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""
 
-STATE_FOLDER = ".dmls"
+_STATE_FOLDER = ".dmls"
 """Folder with the state of the embedded platform."""
 
 STATE_FILE = "platform.json"
@@ -291,10 +291,10 @@ def state_folder() -> Path:
         return Path(home).absolute()
     here = Path.cwd()
     for folder in (here, *here.parents, Path(sys.prefix).parent):
-        found = folder / STATE_FOLDER
+        found = folder / _STATE_FOLDER
         if found.is_dir() and os.access(found, os.X_OK):
             return found
-    return here / STATE_FOLDER
+    return here / _STATE_FOLDER
 
 
 def no_platform(variable: str = "") -> str:

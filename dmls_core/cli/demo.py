@@ -52,7 +52,7 @@ def write_csv(target: Path) -> list[list[str]]:
     return rows
 
 
-RUN_SECONDS = 600.0
+_RUN_SECONDS = 600.0
 """Longest wait for the run to need approval, and for the deployment after it."""
 
 SHOWN = (0, 50, 100)
@@ -107,7 +107,7 @@ def _follow(store: Store, fingerprint: str, *, pause: bool) -> Status:
         store,
         *JOB,
         fingerprint=fingerprint,
-        seconds=RUN_SECONDS,
+        seconds=_RUN_SECONDS,
         show=print_step,
         pause_at=("awaiting approval",) if pause else (),
     )

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from dmls_core.intake import Status
     from dmls_core.store import Store
 
-DEFAULT_TEAM = "default"
-WAIT_SECONDS = 24 * 3600.0
+_DEFAULT_TEAM = "default"
+_WAIT_SECONDS = 24 * 3600.0
 
-MESSAGE_WIDTH = 30
+_MESSAGE_WIDTH = 30
 """Least characters of the column of messages: in a narrower terminal, they follow the table."""
 
 COLORS = {
@@ -54,7 +54,9 @@ COLORS = {
 def submit(
     spec: SpecArgument,
     data: Annotated[list[Path] | None, FilesArguments] = None,
-    team: Annotated[str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")] = DEFAULT_TEAM,
+    team: Annotated[
+        str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")
+    ] = _DEFAULT_TEAM,
     name: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +84,7 @@ def submit(
         if as_json:
             print_json({"schema": 1, "job": f"{team}/{job}", "folder": f"{store.url}/incoming/{team}/{job}/"})
         return
-    status = follow(store, team, job, fingerprint=fingerprint, seconds=WAIT_SECONDS, show=print_step)
+    status = follow(store, team, job, fingerprint=fingerprint, seconds=_WAIT_SECONDS, show=print_step)
     if as_json:
         print_json(status.as_json())
     elif status.state == "awaiting approval":
@@ -105,7 +107,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
 
     messages = [escape(row.queue.text if row.queue else row.message) for row in rows]
     table = _job_table(rows)
-    if Measurement.get(out, out.options, table).maximum + MESSAGE_WIDTH <= out.width:
+    if Measurement.get(out, out.options, table).maximum + _MESSAGE_WIDTH <= out.width:
         out.print(_job_table(rows, messages), soft_wrap=False)
         return
     out.print(table, soft_wrap=False)
@@ -252,7 +254,7 @@ def follow(
             if status.state in (*ENDED, *pause_at):
                 return status
             # The run may have ended after its status was read.
-            if ended_undeployed(store, team, name, status) and read_status(store, team, name) == status:
+            if _ended_undeployed(store, team, name, status) and read_status(store, team, name) == status:
                 return status
         if time.monotonic() > end:
             state = f"{status.state}: {status.message}" if status else "it has no status yet"
@@ -260,7 +262,7 @@ def follow(
         time.sleep(PAUSE)
 
 
-def ended_undeployed(store: Store, team: str, name: str, status: Status) -> bool:
+def _ended_undeployed(store: Store, team: str, name: str, status: Status) -> bool:
     """Return whether a run has ended without a deployment, by rule or because a person declined it."""
     from dmls_core.store import layout
 

@@ -22,7 +22,7 @@ from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, rea
 
 THREADS = 16
 
-UNDER_WAY = ("accepted", "running")
+_UNDER_WAY = ("accepted", "running")
 """States of a job that may wait for a trainer."""
 
 
@@ -84,7 +84,7 @@ def job_rows(store: Store, settings: Settings) -> list[JobRow]:
         statuses = threads.map(lambda place: read_status(store, *place), places)
         served = threads.map(lambda place: read_served(store, *place) if place in records else None, places)
     found = list(zip(places, statuses, served, strict=True))
-    under_way = any(status and status.state in UNDER_WAY for _, status, _ in found)
+    under_way = any(status and status.state in _UNDER_WAY for _, status, _ in found)
     queue = read_queue(settings) if under_way else {}
     rows = [
         replace(_row(place, status, records.get(place), model), queue=queue.get("/".join(place)))
@@ -166,7 +166,7 @@ class JobView:
             rows += [("model", ", ".join(model["name"] for model in self.spec["models"]))]
         if self.result:
             # What is served may be of an earlier run.
-            rows += [("latest run", self.run), *result_facts(self.result)]
+            rows += [("latest run", self.run), *_result_facts(self.result)]
         if self.runner:
             rows += runner_facts(self.runner)
         rows += sorted(self.status.links.items()) if self.status else []
@@ -189,11 +189,11 @@ def describe_job(store: Store, job: JobName, settings: Settings) -> JobView:
         spec = Registry(store).spec(record.spec_sha256)
         result, runner = _json(store, folder + layout.RESULT), _json(store, folder + "runner.json")
     served = read_served(store, *job) if record else None
-    queue = read_queue(settings) if status and status.state in UNDER_WAY else {}
+    queue = read_queue(settings) if status and status.state in _UNDER_WAY else {}
     return JobView(job, status, record, spec, result, runner, served, queue.get(str(job)), run)
 
 
-def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
+def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the content of a run's ``result.json`` as names and values."""
     tuned = sorted(set(result.get("tuned", result["best_params"])) & result["best_params"].keys())
     parameters = "\n".join(f"{name} = {result['best_params'][name]}" for name in tuned)
@@ -234,7 +234,7 @@ def _json(store: Store, key: str) -> dict[str, Any] | None:
 REQUEST_SECONDS = 30.0
 """Longest wait for Airflow to list an approval after the status announces it."""
 
-ANSWER_SECONDS = 120.0
+_ANSWER_SECONDS = 120.0
 """Longest wait for Airflow to continue after the approval."""
 
 
@@ -321,7 +321,7 @@ class JobRuns:
                 path = f"dagRuns/{quote(run)}/taskInstances/{TaskId.APPROVE}/-1/hitlDetails"
                 time.sleep(approval.PAUSE_SECONDS)
                 self._rest.call("PATCH", self._path(path), approval.body_of("Approve"))
-                end = time.monotonic() + ANSWER_SECONDS
+                end = time.monotonic() + _ANSWER_SECONDS
             if time.monotonic() > end:
                 if subject:
                     raise PlatformError(f"Airflow does not continue {self.dag_id} although it was approved")

@@ -29,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-PANELS: dict[str, dict[str, Callable[..., None]]] = {
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Platform": {"demo": demo, "up": up, "down": down, "env": env, "doctor": doctor, "clean": clean},
     "Specs": {
         "validate": validate,
@@ -52,14 +52,14 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "sign": sign,
     },
 }
-for panel, commands in PANELS.items():
+for panel, commands in _PANELS.items():
     for name, function in commands.items():
         app.command(name, rich_help_panel=panel)(function)
 app.command("deploy", rich_help_panel="Models", help="Alias of `dmls approve`.")(approve)
 app.add_typer(keys, rich_help_panel="Models")
 
 
-def show_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> None:
     """Print the version and exit, if the option is given."""
     if wanted:
         from importlib.metadata import version
@@ -72,7 +72,7 @@ def show_version(wanted: bool) -> None:
 def root(
     _version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True),
+        typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     """Accept the options before the command."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dmls_core.store import ObjectInfo, Store
 
 
-DEPLOY_SECONDS = 600.0
+_DEPLOY_SECONDS = 600.0
 
 POLL_SECONDS = 1.0
 
@@ -65,7 +65,7 @@ def approve(job: JobArgument, as_json: JsonOption = False) -> None:
         store,
         *name,
         fingerprint=status.fingerprint,
-        seconds=DEPLOY_SECONDS,
+        seconds=_DEPLOY_SECONDS,
         show=print_step,
         pause_at=("awaiting approval",) if earlier else (),
     )
@@ -287,7 +287,7 @@ def canary(
 SHOWN = 20
 """Number of columns printed; the page has all."""
 
-DRIFTED = 1
+_DRIFTED = 1
 """Exit code if something drifted."""
 
 
@@ -329,7 +329,7 @@ def drift(
         _print(found)
         out.print(f"page: {escape(str(page))}")
     if found.verdict == "drifted":
-        raise typer.Exit(DRIFTED)
+        raise typer.Exit(_DRIFTED)
 
 
 def _print(found: Drift) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dmls_core.extensions import Extension
 
 
-CLIENT_SETTINGS = {
+_CLIENT_SETTINGS = {
     "airflow_url": "DMLS_AIRFLOW_URL",
     "mlflow_uri": "MLFLOW_TRACKING_URI",
     "root": "DMLS_ROOT",
@@ -63,7 +63,7 @@ def up(as_json: JsonOption = False) -> None:
 
     state = start(Platform())
     if as_json:
-        print_json(state_json(state))
+        print_json(_state_json(state))
     else:
         print_addresses(state)
 
@@ -98,7 +98,7 @@ def env(as_json: JsonOption = False) -> None:
     variables = {ProcessSettings.variable("home"): str(state_folder())}
     clients = ("AWS_", "MLFLOW_")
     variables |= {name: value for name, value in state["environment"].items() if name.startswith(clients)}
-    for setting, name in CLIENT_SETTINGS.items():
+    for setting, name in _CLIENT_SETTINGS.items():
         variables[name] = state["settings"][setting]
     if as_json:
         print_json({"schema": 1, "environment": variables})
@@ -181,7 +181,7 @@ def _print_extensions(extensions: Sequence[Extension]) -> None:
         out.print(f"  {group:<10} {escape(package)}: {escape(', '.join(names))}")
 
 
-def state_json(state: State) -> dict[str, object]:
+def _state_json(state: State) -> dict[str, object]:
     """Return the state of the platform as JSON, without secrets."""
     return {
         "schema": 1,

@@ -59,7 +59,7 @@ SOURCES = (
     *("dmls_core/**/*.py", "dmls_core/**/*.toml", "dmls_core/html/templates/**/*.*"),
     *("requirements/*.txt", "pyproject.toml", DOCKERFILE),
 )
-KEPT_LINES = 12
+_KEPT_LINES = 12
 
 
 def prepare_image() -> None:
@@ -119,5 +119,5 @@ def _build(client: Any, root: Path, revision: str) -> str:  # noqa: ANN401 - the
                 lines.append(text)
                 status.update(f"building: {escape(text.splitlines()[0][:100])}")
             if "error" in entry:
-                return "\n".join(lines[-KEPT_LINES:])
+                return "\n".join(lines[-_KEPT_LINES:])
     return ""

@@ -36,13 +36,13 @@ from dmls_core.settings import (
 
 PORTS = ("airflow",)
 ADMIN = "admin"
-BUNDLE = "dmls"
+_BUNDLE = "dmls"
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
 CONNECTION = "aws_default"
 STUDY_CONNECTION = "dmls_study"
-MIGRATE_SECONDS = 300
+_MIGRATE_SECONDS = 300
 
-CLEAN_DAILY = 'while sleep 86400; do "$0" -P -m dmls_core.cli clean --yes; done'
+_CLEAN_DAILY = 'while sleep 86400; do "$0" -P -m dmls_core.cli clean --yes; done'
 """Shell program that deletes old runs from Airflow's database."""
 
 Runner = Literal["docker", "process"]
@@ -79,7 +79,7 @@ def airflow_services(context: Context, runner: Runner) -> list[Service]:
         component("airflow-dag-processor", ["dag-processor"], beats("dag_processor")),
         Service(
             name="airflow-clean",
-            command=["/bin/sh", "-c", CLEAN_DAILY, sys.executable],
+            command=["/bin/sh", "-c", _CLEAN_DAILY, sys.executable],
             folder=context.state / "airflow",
             environment=environment,
             ready=lambda _: True,
@@ -188,7 +188,7 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
     """Return the value of ``[dag_processor] dag_bundle_config_list``."""
     return [
         {
-            "name": BUNDLE,
+            "name": _BUNDLE,
             "classpath": BUNDLE_CLASSPATH,
             "kwargs": {
                 "root": context.root,
@@ -266,7 +266,7 @@ def migrate(context: Context, runner: Runner, environment: dict[str, str], log: 
         return
     command = [sys.executable, "-P", "-m", "airflow", "db", "migrate"]
     own = environment | airflow_environment(context, runner)
-    run_logged(command, own, log, MIGRATE_SECONDS, name="airflow db migrate")
+    run_logged(command, own, log, _MIGRATE_SECONDS, name="airflow db migrate")
     note_schema_version(context, "airflow", version)
 
 

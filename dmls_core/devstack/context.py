@@ -16,7 +16,7 @@ from dmls_core.devstack.processes import ID_VARIABLE
 from dmls_core.errors import PlatformError
 from dmls_core.settings import ProcessSettings
 
-LONGEST_BASE = 40
+_LONGEST_BASE = 40
 """A unix socket's path has at most 107 bytes; names below the runtime folder need the rest."""
 
 
@@ -69,7 +69,7 @@ def ensure_runtime_folder(identity: Identity) -> None:
 
 def _short_base() -> str:
     base = tempfile.gettempdir()
-    return base if len(base) <= LONGEST_BASE else "/tmp"  # noqa: S108 - mkdtemp is safe there
+    return base if len(base) <= _LONGEST_BASE else "/tmp"  # noqa: S108 - mkdtemp is safe there
 
 
 def _is_private(folder: Path) -> bool:
@@ -117,7 +117,7 @@ _CREDENTIALS: dict[str, Callable[[], str]] = {
 }
 
 
-MODELS_FOLDER = "triton_models"
+_MODELS_FOLDER = "triton_models"
 
 BUCKET = "dmls"
 REGION = "us-east-1"
@@ -146,8 +146,8 @@ class Context:
     @property
     def model_repository(self) -> Path:
         """The project's ``triton_models`` if it exists, else a folder in the state."""
-        beside = self.state.parent / MODELS_FOLDER
-        return beside if beside.is_dir() else self.state / MODELS_FOLDER
+        beside = self.state.parent / _MODELS_FOLDER
+        return beside if beside.is_dir() else self.state / _MODELS_FOLDER
 
     @property
     def inference_log(self) -> Path:

@@ -11,10 +11,10 @@ from pathlib import Path
 from dmls_core.devstack.supervisor import run_logged
 from dmls_core.errors import PlatformError
 
-INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platform]'"
+_INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platform]'"
 
 
-def find_program(name: str, hint: str = INSTALL_HINT) -> str:
+def find_program(name: str, hint: str = _INSTALL_HINT) -> str:
     """Return the path of a program next to this Python or on ``PATH``; else raise an error with ``hint``."""
     found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if not found:
@@ -26,7 +26,7 @@ def package_folder(package: str) -> Path:
     """Return the folder of a package without importing it; raise ``PlatformError`` if it is missing."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise PlatformError(f"{package} is not installed: {INSTALL_HINT}")
+        raise PlatformError(f"{package} is not installed: {_INSTALL_HINT}")
     return Path(spec.submodule_search_locations[0])
 
 

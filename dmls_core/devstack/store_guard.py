@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 
-ROOM = 0.02
+_ROOM = 0.02
 """Free share of the disk from which SeaweedFS must write: below 1 % it refuses to."""
 
 PATIENCE = 15.0
 """Seconds of refused requests, with room on the disk, before the first restart."""
 
-SILENCE = 60.0
+_SILENCE = 60.0
 """The same for a server that answers nothing: it may be starting."""
 
 FIRST_PAUSE = 30.0
@@ -61,7 +61,7 @@ class StoreGuard:
         Restart the server if requests have failed for a while, although the disk has room.
         """
         usage = shutil.disk_usage(self._folder)
-        if usage.free < ROOM * usage.total:
+        if usage.free < _ROOM * usage.total:
             self._suspicious, self._due = True, None
             return
         if not self._suspicious:
@@ -70,7 +70,7 @@ class StoreGuard:
         if not self._suspicious:
             return
         if not self._answers():
-            self._act("the S3 server does not answer", SILENCE)
+            self._act("the S3 server does not answer", _SILENCE)
         elif failed := [*refusals(self._store), *unlisted(self._store)]:
             what = f"{len(failed)} requests to the S3 server fail although its disk has room ({failed[0]})"
             self._act(what, PATIENCE)

@@ -23,7 +23,7 @@ from dmls_core.stored_matrix import StoredMatrix
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-TRIES = 3
+_TRIES = 3
 """Times that a fit is tried while workers get lost."""
 
 RETURN_SECONDS = 60.0
@@ -134,7 +134,7 @@ class Cluster:
         Raises:
             PlatformError: no worker is left, or every try failed so.
         """
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(_TRIES)):
             try:
                 return attempt()
             except Exception as error:
@@ -150,7 +150,7 @@ class Cluster:
                 if not (lost or again):
                     raise
         raise PlatformError(
-            f"nodes were lost in each of {TRIES} tries of a fit: each may need more memory than it has; "
+            f"nodes were lost in each of {_TRIES} tries of a fit: each may need more memory than it has; "
             "raise [resources] memory or nodes"
         )
 

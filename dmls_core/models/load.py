@@ -35,7 +35,7 @@ def for_engine(
             rows that are ``weighted``.
     """
     issues = IssueCollector("", None, SpecLimits())
-    note_unsupported(model, hyperparameters, device, issues, weighted=weighted)
+    _note_unsupported(model, hyperparameters, device, issues, weighted=weighted)
     issues.raise_any()
     arguments = engine_class(device, model.name).arguments
     return {
@@ -45,7 +45,7 @@ def for_engine(
     }
 
 
-def note_unsupported(
+def _note_unsupported(
     model: ModelDefinition,
     hyperparameters: Mapping[str, Hyperparameter],
     device: str,
@@ -63,7 +63,7 @@ def note_unsupported(
         )
         return
     if weighted and not engine_class(device, model.name).sample_weights:
-        note_unweighted(model.name, device, issues)
+        _note_unweighted(model.name, device, issues)
     arguments = engine_class(device, model.name).arguments
     for name, space in hyperparameters.items():
         argument = arguments.get(name, SAME)
@@ -203,10 +203,10 @@ def _check_weight(spec: Spec, issues: IssueCollector) -> None:
         if not any(
             engine_class(device, search.name).sample_weights for device in CATALOGUE[search.name].engines
         ):
-            note_unweighted(search.name, "", issues)
+            _note_unweighted(search.name, "", issues)
 
 
-def note_unweighted(model: str, device: str, issues: IssueCollector) -> None:
+def _note_unweighted(model: str, device: str, issues: IssueCollector) -> None:
     """Note that a model, or its engine on ``device``, does not take weights of rows."""
     where = f" on the {device} engine" if device else ""
     hint = "leave weight out, or choose another model or engine"
@@ -220,7 +220,7 @@ def _check_engine(spec: Spec, issues: IssueCollector) -> None:
     weighted = spec.columns.weight is not None
     for search in spec.models:
         model = CATALOGUE[search.name]
-        note_unsupported(model, search.hyperparameters, spec.resources.engine, issues, weighted=weighted)
+        _note_unsupported(model, search.hyperparameters, spec.resources.engine, issues, weighted=weighted)
 
 
 def _check_nodes(spec: Spec, issues: IssueCollector) -> None:

@@ -18,7 +18,7 @@ from dmls_core.models.engines import Engine, Fitted
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Direction, Hyperparameter, ModelDefinition, Range, Scalar, fixed
 
-POINTS = 5
+_POINTS = 5
 """Grid points of a range without a step: both ends, and points spread evenly between them."""
 
 
@@ -53,10 +53,10 @@ def grid_values(wanted: Hyperparameter) -> tuple[Scalar, ...]:
     if not isinstance(wanted, Range):
         return tuple(wanted.values)
     size = wanted.size
-    if size is not None and (wanted.step is not None or size <= POINTS):
+    if size is not None and (wanted.step is not None or size <= _POINTS):
         return tuple(wanted.min + number * (wanted.step or 1) for number in range(size))
     low, high = (math.log(wanted.min), math.log(wanted.max)) if wanted.log else (wanted.min, wanted.max)
-    points = [low + (high - low) * number / (POINTS - 1) for number in range(POINTS)]
+    points = [low + (high - low) * number / (_POINTS - 1) for number in range(_POINTS)]
     points = [math.exp(point) for point in points] if wanted.log else points
     inner = [round(point) if wanted.integer else point for point in points[1:-1]]
     return (wanted.min, *inner, wanted.max)
@@ -239,10 +239,10 @@ def make_folds(
     return _folds_of(assigned, count, most or enough_folds(sizes, count))
 
 
-ENOUGH_ROWS = 3_333
+_ENOUGH_ROWS = 3_333
 """Scored rows from which another fold does not find a better model: one of three folds of 10,000 rows."""
 
-ENOUGH_OF_A_CLASS = 100
+_ENOUGH_OF_A_CLASS = 100
 """Rows of each class that are scored, too: metrics such as the balanced accuracy depend on the rarest."""
 
 
@@ -251,7 +251,7 @@ def enough_folds(rows: Sequence[int], folds: int) -> int:
 
     docs/explanation/search.md has the figures.
     """
-    share = max(ENOUGH_ROWS / sum(rows), ENOUGH_OF_A_CLASS / min(rows))
+    share = max(_ENOUGH_ROWS / sum(rows), _ENOUGH_OF_A_CLASS / min(rows))
     return min(folds, math.ceil(share * folds))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -26,7 +26,7 @@ _TERM = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/
 def cron_issue(cron: str) -> str:
     """Return the error in a cron expression, or an empty string."""
     if cron.startswith("@"):
-        return "" if cron in PRESETS else f"is not one of {', '.join(PRESETS)}"
+        return "" if cron in _PRESETS else f"is not one of {', '.join(_PRESETS)}"
     fields = cron.split()
     if len(fields) != len(_FIELDS):
         return f"has {len(fields)} fields instead of five"

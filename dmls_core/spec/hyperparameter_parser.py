@@ -32,7 +32,7 @@ def expected(definition: HyperparameterDefinition) -> str:
     return " or ".join(part for part in (numbers, words) if part)
 
 
-def read_value(
+def _read_value(
     definition: HyperparameterDefinition, value: object, path: Path, issues: IssueCollector
 ) -> Scalar | None:
     """Return ``value`` as the hyperparameter's own type; ``None`` after adding an issue."""
@@ -137,7 +137,7 @@ class _Reader:
             self.issues.add(path, message, found=found, expected=right, hint=hint)
 
     def _value(self, value: object, *keys: str | int) -> Scalar | None:
-        return read_value(self.definition, value, (*self.path, *keys), self.issues)
+        return _read_value(self.definition, value, (*self.path, *keys), self.issues)
 
     def note_not_a_table(self, found: object) -> None:
         if isinstance(found, list) and found and isinstance(found[0], dict):

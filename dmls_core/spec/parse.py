@@ -325,7 +325,7 @@ def changed_document(spec: Spec, changes: Changes, issues: IssueCollector) -> di
 
     A change of one of several models stands below the model's name; ``issues`` gets impossible changes.
     """
-    top = as_document(spec)
+    top = _as_document(spec)
     for name, table in changes.hyperparameters.items():
         own = top.get(name) if any(model.name == name for model in spec.models) else None
         if own is not None and isinstance(table, dict):
@@ -345,7 +345,7 @@ def changed_document(spec: Spec, changes: Changes, issues: IssueCollector) -> di
     return top
 
 
-def as_document(spec: Spec) -> dict[str, Any]:
+def _as_document(spec: Spec) -> dict[str, Any]:
     """Return the tables of a ``spec.toml`` equivalent to ``spec``."""
     written = spec.model_dump(mode="json", exclude_none=True, exclude={"task", "models"})
     models = {

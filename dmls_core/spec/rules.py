@@ -18,7 +18,7 @@ from dmls_core.spec.source_rules import check_source, check_source_intervals
 from dmls_core.spec.spec import ModelSearch
 from dmls_core.spec.tables import Columns, Evaluation, Expectations, Owner, Resources, Schedule, Search
 
-MOST_PATTERN = 10_000
+_MOST_PATTERN = 10_000
 """Total length of all patterns; compiling takes up to a millisecond per character."""
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]{0,99}")
@@ -69,8 +69,8 @@ def check_expectations(expectations: Expectations, issues: IssueCollector) -> No
     _check_order(expectations.min_rows, expectations.max_rows, rows, "min_rows", issues)
     # Columns may share a pattern.
     patterns = {column.pattern for column in expectations.columns.values() if column.pattern}
-    if (length := sum(map(len, patterns))) > MOST_PATTERN:
-        most = f"at most {MOST_PATTERN:,} characters"
+    if (length := sum(map(len, patterns))) > _MOST_PATTERN:
+        most = f"at most {_MOST_PATTERN:,} characters"
         issues.add(("expectations", "columns"), "has too much text in patterns", found=length, expected=most)
         return
     for name, column in expectations.columns.items():

@@ -48,18 +48,18 @@ class Columns(Table):
     )
 
 
-MOST_TRIALS = 10_000
+_MOST_TRIALS = 10_000
 
 
 class EarlyStop(Table):
     """When a search ends before its last trial: as soon as one of the rules holds."""
 
     trials: int | None = Field(
-        None, ge=1, le=MOST_TRIALS, description="Consecutive trials without a better score."
+        None, ge=1, le=_MOST_TRIALS, description="Consecutive trials without a better score."
     )
     target: float | None = Field(None, description="Score at which the search ends.")
     converged: int | None = Field(
-        None, ge=2, le=MOST_TRIALS, description="Number of best scores that must be within `tolerance`."
+        None, ge=2, le=_MOST_TRIALS, description="Number of best scores that must be within `tolerance`."
     )
     tolerance: float = Field(
         0.0, ge=0, description="Largest difference between scores that count as equal, also for `trials`."
@@ -74,7 +74,7 @@ class EarlyStop(Table):
 
 def _early_stop(value: object) -> object:
     """Convert a plain number to the rule ``trials``."""
-    if type(value) is int and 1 <= value <= MOST_TRIALS:
+    if type(value) is int and 1 <= value <= _MOST_TRIALS:
         return {"trials": value}
     if value is None or isinstance(value, dict | EarlyStop):
         return value
@@ -82,7 +82,7 @@ def _early_stop(value: object) -> object:
 
 
 def _or_trials(schema: dict[str, Any]) -> None:
-    schema["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": MOST_TRIALS})
+    schema["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": _MOST_TRIALS})
 
 
 def _strategies(schema: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ TRANSFER = TransferConfig(multipart_threshold=LARGE, multipart_chunksize=16 * CH
 SHA256 = "dmls-sha256"
 """Object metadata: hash of the content, checked by every reader of the whole object."""
 
-WRITE_ID = "dmls-write"
+_WRITE_ID = "dmls-write"
 """Object metadata: identifies a write, so that a retried conditional write recognizes itself."""
 
 
@@ -345,7 +345,7 @@ class S3Store(Store):
                 current = self._head(key)
             except ObjectMissingError:
                 current = {"Metadata": {}}
-            if current["Metadata"].get(WRITE_ID) == write_id:
+            if current["Metadata"].get(_WRITE_ID) == write_id:
                 return _info(key, current)
             raise ConflictError(lost) from error
 
@@ -358,7 +358,7 @@ class S3Store(Store):
                 Body=data,
                 ContentType=content_type or _content_type(key),
                 ContentMD5=_md5(data),
-                Metadata={SHA256: hashlib.sha256(data).hexdigest(), WRITE_ID: write_id},
+                Metadata={SHA256: hashlib.sha256(data).hexdigest(), _WRITE_ID: write_id},
                 **condition,  # type: ignore[arg-type]
             )
         return ObjectInfo(key, len(data), _etag(dict(response)), datetime.now(UTC))

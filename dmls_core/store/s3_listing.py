@@ -15,7 +15,7 @@ PAGE = 1_000
 PART = 5 * PAGE
 """Keys of a part; a shorter listing is one request after another."""
 
-DIGEST = "dmls-digest"
+_DIGEST = "dmls-digest"
 """In an answer with objects: identifies them."""
 
 
@@ -60,7 +60,7 @@ class RepeatedListing:
         after = {"StartAfter": start} if start else {}
         found = []
         async for answer in self._pages.paginate(Bucket=self._bucket, Prefix=self._prefix, **after):
-            digest = answer.get(DIGEST, "")
+            digest = answer.get(_DIGEST, "")
             page = self._known.get(digest)
             if page is None:
                 page = [(item["Key"], self._info(item)) for item in answer.get("Contents", [])]
@@ -78,6 +78,6 @@ class RepeatedListing:
         if not 0 <= first < last:
             return
         digest = hashlib.sha256(body[first:last]).hexdigest()
-        customized_response_dict[DIGEST] = digest
+        customized_response_dict[_DIGEST] = digest
         if digest in self._known:
             response_dict["body"] = body[:first] + body[last + len(b"</Contents>") :]

@@ -22,7 +22,7 @@ from dmls_core.store.registry import JobRecord
 LEAF_JOBS = 64
 """Most records in a node, about 40 kB of JSON."""
 
-TREE = "n"
+_TREE = "n"
 """First letter of the names of nodes that have nodes."""
 
 KEEP = timedelta(days=90)
@@ -138,7 +138,7 @@ def _build(jobs: list[tuple[str, dict[str, Any]]], depth: int, nodes: dict[str, 
         branches: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for job in jobs:
             branches.setdefault(job[0][depth], []).append(job)
-        letter = TREE
+        letter = _TREE
         node = {"nodes": {digit: _build(branch, depth + 1, nodes) for digit, branch in branches.items()}}
     content = json.dumps({"schema": 1, **node}, sort_keys=True).encode()
     name = letter + hashlib.sha256(content).hexdigest()[:16]

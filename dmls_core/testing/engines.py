@@ -29,7 +29,7 @@ from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Sc
 
 COLUMNS = 6
 
-PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """First bytes of files that ``pickle`` writes, protocols 2 to 5."""
 
 
@@ -321,7 +321,7 @@ class EngineSuite(EngineDefinitionSuite):
         checkpoint.check_parity(expected, np.asarray(served, dtype=np.float32))
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert files
-        assert not [path.name for path in files if path.read_bytes().startswith(PICKLES)]
+        assert not [path.name for path in files if path.read_bytes().startswith(_PICKLES)]
 
     def test_missing_values_where_training_had_none(
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition, tmp_path: Path

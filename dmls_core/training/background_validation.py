@@ -12,7 +12,7 @@ from dmls_core.data.validation import ValidationProcess
 from dmls_core.errors import DataError, DmlsError, ValidationIssue
 from dmls_core.spec import Spec
 
-VALIDATION_TIMEOUT = 3600.0
+_VALIDATION_TIMEOUT = 3600.0
 """Seconds that a run waits for the validation after everything else has finished."""
 
 
@@ -46,7 +46,7 @@ class BackgroundValidation:
 
     def wait(self) -> None:
         """Wait for the verdict; raise the validation's failure, as ``finish`` does."""
-        end = time.monotonic() + VALIDATION_TIMEOUT
+        end = time.monotonic() + _VALIDATION_TIMEOUT
         while not (self._process.verdict or self._process.finished) and time.monotonic() < end:
             time.sleep(0.1)
         self.check()
@@ -61,7 +61,7 @@ class BackgroundValidation:
         Raise ``DataError`` if the data violates the expectations, ``PlatformError`` if it could not be
         validated.
         """
-        validation = self._process.result(VALIDATION_TIMEOUT)
+        validation = self._process.result(_VALIDATION_TIMEOUT)
         if not validation.success:
             raise DataError(
                 [

@@ -27,7 +27,7 @@ from dmls_core.store import layout, open_store
 from dmls_core.training.request import Job
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
-FEWEST_FRESH = 30
+_FEWEST_FRESH = 30
 """Minimum number of held-out rows new to the champion for a comparison on these rows only."""
 
 _BLOCK = 65_536
@@ -102,13 +102,13 @@ class Champion:
         """Choose the held-out rows to compare on: those new to the champion, if there are enough."""
         everything = np.arange(len(test))
         seen = Seen.of(self.result)
-        unseen = unseen_rows(self.job, seen, table)
+        unseen = _unseen_rows(self.job, seen, table)
         if unseen is None:
             return everything, "unknown"
         fresh = np.flatnonzero(unseen[test])
         if len(fresh) == len(test):
             return everything, "all"
-        if len(fresh) >= FEWEST_FRESH:
+        if len(fresh) >= _FEWEST_FRESH:
             return fresh, "some"
         return everything, "none"
 
@@ -211,7 +211,7 @@ class Seen:
         )
 
 
-def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
+def _unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
     """Return for each row of ``table`` whether the other run cannot have been trained on it: (n_rows,).
 
     * The same content, split in the same way: the same rows were held out, and none of them was trained on.

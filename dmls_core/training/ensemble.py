@@ -31,20 +31,20 @@ from dmls_core.training.compact import grown_trees
 from dmls_core.training.ensemble_selection import OutOfSample, cross_fit, select_weights
 from dmls_core.training.prepare import draw_rows
 
-CANDIDATES = 6
+_CANDIDATES = 6
 """Maximum number of trials that an ensemble is chosen from. Each costs about as much as a trial."""
 
-VISITS = 2.1
+_VISITS = 2.1
 """Maximum nodes that a prediction visits, as a multiple of the single model's: two models of the same size
 fit. Since part of a prediction's time is fixed, its latency at most doubles."""
 
-SCORED_TREES = 100
+_SCORED_TREES = 100
 """Maximum trees of a forest that is scored as a candidate."""
 
 ROWS = 20_000
 """Maximum rows that candidates are scored on."""
 
-PROBED_ROWS = 200
+_PROBED_ROWS = 200
 """Rows on which visited nodes are counted."""
 
 TREES = "n_estimators"
@@ -116,11 +116,11 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
         return None
     settings = task.engine.effective(task.model, members[0].params)
     trees = int(settings[TREES]) if isinstance(task.engine, ForestEngine) else 0
-    members, found = _score(task, members, min(trees, SCORED_TREES))
+    members, found = _score(task, members, min(trees, _SCORED_TREES))
     if len(members) < 2:
         return None
     # A forest's share of the trees follows from its weight: no choice costs too much.
-    limit = np.inf if trees else VISITS * found.costs[0]
+    limit = np.inf if trees else _VISITS * found.costs[0]
     try:
         weights, scores = _choose(task, found, single, limit, metric)
     except DataError:  # half of the rows lacks a class
@@ -129,8 +129,8 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
         return None
     picked = [(member, weight) for member, weight in zip(members, weights, strict=True) if weight]
     if trees:
-        each = found.costs / min(trees, SCORED_TREES)
-        trees = round(trees * min(1.0, VISITS * each[0] / float(weights @ each)))
+        each = found.costs / min(trees, _SCORED_TREES)
+        trees = round(trees * min(1.0, _VISITS * each[0] / float(weights @ each)))
     fitted = [
         cast(
             "FittedTrees",
@@ -170,7 +170,7 @@ def _choose(
 
 
 def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
-    """Return the best trial, then those with the next best scores, ``CANDIDATES`` at most.
+    """Return the best trial, then those with the next best scores, ``_CANDIDATES`` at most.
 
     Nested search completes one forest only; the others are compared by their last rung, and get as many trees
     as the best one.
@@ -193,7 +193,7 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
             params[TREES] = int(trial.params[TREES]) * model // rounds
         identity = json.dumps(task.engine.effective(task.model, params), sort_keys=True)
         found.setdefault(identity, Member(task.model.name, trial, params))
-    return list(found.values())[:CANDIDATES]
+    return list(found.values())[:_CANDIDATES]
 
 
 def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[list[Member], OutOfSample]:
@@ -245,7 +245,7 @@ def _unseen(
 
 
 def _cost(task: SearchTask, fitted: Fitted) -> float:
-    rows = np.arange(min(PROBED_ROWS, len(task.truth)))
+    rows = np.arange(min(_PROBED_ROWS, len(task.truth)))
     return visited_nodes(fitted.to_treelite(), task.engine.fetch(task.features[task.engine.place(rows)]))
 
 

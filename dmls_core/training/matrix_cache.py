@@ -33,7 +33,7 @@ from dmls_core.training.request import Job
 
 SCHEMA = 1
 ENTRY, SIZE, PARTIAL = "entry.json", "size.json", ".part-"
-PARTIAL_SECONDS = 3600.0
+_PARTIAL_SECONDS = 3600.0
 """Age from which a folder that a killed trainer was writing is deleted."""
 
 _BLOCK = 1 << 20
@@ -156,7 +156,7 @@ class MatrixCache:
         self._make()
         for part in self._folder.glob(f"*/{PARTIAL}*"):
             with suppress(OSError):
-                if time.time() - part.stat().st_mtime > PARTIAL_SECONDS:
+                if time.time() - part.stat().st_mtime > _PARTIAL_SECONDS:
                     _delete(part)
         ages = {}
         for folder in self._folder.iterdir():

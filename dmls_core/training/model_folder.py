@@ -174,7 +174,7 @@ LARGE = 16_000_000
 ROWS = 2_000
 """Maximum held-out rows that depths are compared on."""
 
-SAVES = 0.9
+_SAVES = 0.9
 """Maximum share of nodes that a forest keeps for a smaller depth to be reported."""
 
 _ERRORS = 2 * 1.96
@@ -203,7 +203,7 @@ def describe_size(
     enough = None
     if smaller_depths and size >= large and "max_depth" in task.model.hyperparameters:
         enough = _enough(data, task, metric, folder, known["trees"])
-    if enough is not None and nodes[enough["max_depth"]] > SAVES * nodes[-1]:
+    if enough is not None and nodes[enough["max_depth"]] > _SAVES * nodes[-1]:
         enough = None
     if enough is not None:
         kept = nodes[enough["max_depth"]]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from distributed import Client, Nanny
     from distributed.security import Security
 
-JOIN_SECONDS = 900.0
+_JOIN_SECONDS = 900.0
 """Seconds for the nodes to join: a cluster may start machines for their pods."""
 
 LEADER_SECONDS = 3600.0
@@ -40,19 +40,19 @@ LEADER_SECONDS = 3600.0
 LOOK_SECONDS = 2.0
 """Interval between two looks for the leader."""
 
-CHECK_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
 """Interval between two questions to the leader, and seconds for an answer."""
 
 CHECKS = 6
 """Failed connections in a row after which a leader is lost whose machine does not answer."""
 
-DEATH_SECONDS = 120.0
+_DEATH_SECONDS = 120.0
 """Seconds for a worker to start."""
 
-NANNY = 96 << 20
+_NANNY = 96 << 20
 """Memory of the process that watches a node's worker."""
 
-NO_DASHBOARD: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+_NO_DASHBOARD: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 """Dask starts a web server in any case, by default without TLS on the address of its other port."""
 
 
@@ -116,7 +116,7 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
             n_workers=0,
             host=own_address(),
             dashboard_address=None,
-            scheduler_kwargs=NO_DASHBOARD,
+            scheduler_kwargs=_NO_DASHBOARD,
             security=security,
         ) as cluster,
         Client(cluster) as client,
@@ -124,11 +124,11 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
         write_cluster(store, ClusterAddress(attempt, cluster.scheduler_address, made.certificate, made.key))
         try:
             note(f"waiting for {nodes} nodes")
-            client.wait_for_workers(nodes, timeout=JOIN_SECONDS)
+            client.wait_for_workers(nodes, timeout=_JOIN_SECONDS)
         except TimeoutError as error:
             there = len(client.scheduler_info()["workers"])
             raise PlatformError(
-                f"{there} of {nodes} nodes joined within {JOIN_SECONDS:.0f} s: the others were not started, "
+                f"{there} of {nodes} nodes joined within {_JOIN_SECONDS:.0f} s: the others were not started, "
                 f"or cannot reach {cluster.scheduler_address}"
             ) from error
         finally:
@@ -207,13 +207,13 @@ async def _work(leader: ClusterAddress) -> None:
             async with Nanny(
                 leader.address,
                 nthreads=available_cpus(),
-                memory_limit=max(limit - NANNY, limit // 2) + LIBRARY_PAGES,
+                memory_limit=max(limit - _NANNY, limit // 2) + LIBRARY_PAGES,
                 security=leader.security(),
                 host=own_address(),
                 local_directory=os.environ.get("TMPDIR"),
-                death_timeout=DEATH_SECONDS,
+                death_timeout=_DEATH_SECONDS,
                 silence_logs=logging.WARNING,
-                **NO_DASHBOARD,
+                **_NO_DASHBOARD,
             ) as nanny:
                 await _watch(nanny)
                 ended = True
@@ -228,11 +228,11 @@ async def _watch(nanny: Nanny) -> None:
     ended = asyncio.ensure_future(nanny.finished())
     lost = 0
     while lost < CHECKS:
-        done, _ = await asyncio.wait({ended}, timeout=CHECK_SECONDS)
+        done, _ = await asyncio.wait({ended}, timeout=_CHECK_SECONDS)
         if done:
             return
         try:
-            await asyncio.wait_for(nanny.scheduler.identity(), CHECK_SECONDS)
+            await asyncio.wait_for(nanny.scheduler.identity(), _CHECK_SECONDS)
             lost = 0
         except (OSError, TimeoutError):
             lost = await _count_lost(nanny.scheduler_addr, lost)
@@ -246,7 +246,9 @@ async def _count_lost(address: str, lost: int) -> int:
     """
     place = urlsplit(address)
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(place.hostname, place.port), CHECK_SECONDS)
+        _, writer = await asyncio.wait_for(
+            asyncio.open_connection(place.hostname, place.port), _CHECK_SECONDS
+        )
     except ConnectionRefusedError:
         return CHECKS
     except (OSError, TimeoutError):

@@ -89,14 +89,14 @@ def run_pipeline(
             fitted, compact, ensemble = refit(task, outcome), None, None
         if spec.search.ensemble is True or len(chosen) > 1:
             with progress.phase("ensemble"):
-                progress.enter("refitting", describe_step(chosen))
+                progress.enter("refitting", _describe_step(chosen))
                 fitted, ensemble = combine_trials(spec, data, chosen, fitted)
-            progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else NO_ENSEMBLE)
+            progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else _NO_ENSEMBLE)
         if spec.deploy.compact:
             with progress.phase("compact"):
                 progress.enter("refitting", "looking for a smaller size that loses nothing measurable")
-                fitted, compact = compact_fitted(spec, data, task, outcome, fitted)
-            progress.note(describe_compaction(compact) if compact else NOT_COMPACTED)
+                fitted, compact = _compact_fitted(spec, data, task, outcome, fitted)
+            progress.note(describe_compaction(compact) if compact else _NOT_COMPACTED)
     model_folder = job.out / layout.MODEL
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
@@ -109,7 +109,7 @@ def run_pipeline(
         weights = data.test_roles.weights
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served, weights)
         write_companions(data, exported, task, spec.search.metric, scores.score, model_folder)
-        result = describe_run(job, data, chosen, fitted, scores)
+        result = _describe_run(job, data, chosen, fitted, scores)
         if spec.deploy.compact:
             result["compact"] = compact
         if spec.search.ensemble:
@@ -129,7 +129,7 @@ def run_pipeline(
     sign_model(model_folder, layout.model_name(job.request.team, job.request.name))
     write_card(model_folder, result, spec.as_json())
     write_report(job.out / layout.REPORT, result | {"seconds": progress.rounded()}, spec, outcome, insight)
-    write_insight(job.out / layout.INSIGHT, result, data, spec, outcome, evidence, insight)
+    _write_insight(job.out / layout.INSIGHT, result, data, spec, outcome, evidence, insight)
     result["artifacts"] = folder.upload(job.out)
     result["seconds"] = progress.rounded()
     result["peak_memory_bytes"] = peak_memory()
@@ -150,10 +150,10 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
     return task.fit(outcome.params)
 
 
-NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials is measurably better"
+_NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials is measurably better"
 
 
-def describe_step(chosen: Chosen) -> str:
+def _describe_step(chosen: Chosen) -> str:
     """Return what ``combine_trials`` does, for the log."""
     others = [f"trial {outcome.best.number} of {task.model.name}" for task, outcome in chosen[1:]]
     return f"fitting {', '.join(others)}" if others else "looking for an ensemble of trials that is better"
@@ -176,30 +176,30 @@ def combine_trials(
         return fitted, None
     about = found.as_json()
     for name, model in (("before", fitted), ("after", found.fitted)):
-        about[name] = measure_size(model, data.test[:1]) | {"score": holdout_score(spec, data, task, model)}
+        about[name] = measure_size(model, data.test[:1]) | {"score": _holdout_score(spec, data, task, model)}
     return found.fitted, about
 
 
-def holdout_score(spec: Spec, data: Prepared, task: SearchTask, model: Fitted) -> float:
+def _holdout_score(spec: Spec, data: Prepared, task: SearchTask, model: Fitted) -> float:
     """Return the score of a model that is not published, which decides nothing."""
     found = predict_rows(lambda rows: model.predict(task.engine.place(rows)), data.test)
     return compute(spec.search.metric, data.test_target, found, data.test_roles.weights)
 
 
-NOT_COMPACTED = (
+_NOT_COMPACTED = (
     "the model stays as large as it is: as an ensemble, or since its engine or few rows allow no smaller size"
 )
 
 
-def compact_fitted(
+def _compact_fitted(
     spec: Spec, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted
 ) -> tuple[Fitted, dict[str, Any] | None]:
     """Return the smallest model that loses nothing measurable, and ``compact`` of ``result.json``."""
-    whole = holdout_score(spec, data, task, fitted)
+    whole = _holdout_score(spec, data, task, fitted)
     smaller, found = compact_model(task, fitted, outcome.params, spec.search.metric, data.test[:1])
     if found is not None:
         found["before"]["score"] = whole
-        found["after"]["score"] = holdout_score(spec, data, task, smaller)
+        found["after"]["score"] = _holdout_score(spec, data, task, smaller)
     return smaller, found
 
 
@@ -244,7 +244,7 @@ def examine_model(
     return evidence, insight
 
 
-def write_insight(
+def _write_insight(
     file: Path,
     result: Mapping[str, Any],
     data: Prepared,
@@ -269,11 +269,11 @@ def write_report(
 
 SCHEMA = 1
 
-LIBRARIES = ("optuna", "polars", "great-expectations")
+_LIBRARIES = ("optuna", "polars", "great-expectations")
 """Libraries that every run uses, with any engine."""
 
 
-def describe_run(
+def _describe_run(
     job: Job, data: Prepared, chosen: Chosen, fitted: Fitted, scores: HoldoutScores
 ) -> dict[str, Any]:
     """Return ``result.json`` but for ``seconds``, ``artifacts`` and ``peak_memory_bytes``, known last."""
@@ -306,7 +306,7 @@ def describe_run(
         "holdout": {"metrics": scores.metrics, "confusion": scores.confusion, "residuals": scores.residuals},
         "data": describe_data(job, data),
         "warnings": list(data.warnings),
-        "versions": versions((*libraries, *LIBRARIES)),
+        "versions": versions((*libraries, *_LIBRARIES)),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
 
@@ -329,7 +329,7 @@ def _iso(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).isoformat(timespec="seconds") if moment else None
 
 
-BUILDS = {
+_BUILDS = {
     "xgboost": ("xgboost", "xgboost-cpu"),
     "cuml": ("cuml-cu13", "cuml-cu12", "cuml"),
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
@@ -341,7 +341,7 @@ def versions(libraries: Iterable[str]) -> dict[str, str]:
     """Return the versions of Python, of DMLS and of the installed ``libraries``."""
     found = {"python": platform.python_version()}
     for library in ("dmls", *libraries):
-        for distribution in BUILDS.get(library, (library,)):
+        for distribution in _BUILDS.get(library, (library,)):
             try:
                 found[library] = version(distribution)
                 break

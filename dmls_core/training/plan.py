@@ -47,7 +47,7 @@ ROWS = (1_000, 4_000)
 """Rows of the two samples."""
 
 TREES = 10
-GROWTH = (0.8, 1.3)
+_GROWTH = (0.8, 1.3)
 """Bounds of the exponent by which the time of a fit grows with its rows: small samples measure it poorly."""
 
 
@@ -79,7 +79,7 @@ def estimate_largest_fit(
     growth = 1.0
     if len(samples) > 1:
         growth = math.log(large.seconds / small.seconds) / math.log(large.rows / small.rows)
-        growth = min(max(growth, GROWTH[0]), GROWTH[1])
+        growth = min(max(growth, _GROWTH[0]), _GROWTH[1])
     trees = max(sizes_of(model, space))
     seconds = trees * large.seconds * (rows / large.rows) ** growth
     return Cost(seconds, int(trees * large.bytes * rows / large.rows))
@@ -133,10 +133,10 @@ def _middle(wanted: Hyperparameter) -> Scalar:
     return round(middle) if wanted.integer else middle
 
 
-NESTED_FITS = 2.5
+_NESTED_FITS = 2.5
 """Cost of a nested search of a forest, in fits of its largest forest (``tests/bench/search.py``)."""
 
-BOOSTED_SHARE = 0.2
+_BOOSTED_SHARE = 0.2
 """Cost of a search of boosted trees, as a share of one by cross-validation
 (``tests/bench/search_boosted.py``)."""
 
@@ -290,9 +290,9 @@ def _full_trees(sizes: tuple[int, ...], space: Space) -> float:
 def _fits(engine: Engine, spec: Spec, folds: int, sizes: tuple[int, ...]) -> float:
     """Return the cost of a search on that many folds, in fits of the largest model on all training rows."""
     if isinstance(engine, ForestEngine):
-        return NESTED_FITS
+        return _NESTED_FITS
     mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
-    share = BOOSTED_SHARE if isinstance(engine, BoostingEngine) else 1.0
+    share = _BOOSTED_SHARE if isinstance(engine, BoostingEngine) else 1.0
     return share * spec.n_trials * folds * (1 - 1 / spec.search.folds) * mean
 
 

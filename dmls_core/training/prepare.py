@@ -39,7 +39,7 @@ from dmls_core.training.request import Job
 GOLDEN_ROWS = 100
 """Held-out rows that are kept with the model to verify deployments."""
 
-GOLDEN_VALUES = 200_000
+_GOLDEN_VALUES = 200_000
 """Values in these rows: of a wide table, fewer rows are kept."""
 
 
@@ -78,7 +78,7 @@ def prepare(
     )
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])
-    kept = max(1, min(GOLDEN_ROWS, GOLDEN_VALUES // len(table.columns)))
+    kept = max(1, min(GOLDEN_ROWS, _GOLDEN_VALUES // len(table.columns)))
     golden, profile = table.raw(test[:kept]), profile_table(table)
     # Of a matrix in a file, the champion predicts as many rows as a block has: they are in random order.
     asked = test[: _block_rows(len(table.columns))] if folder else test
@@ -94,7 +94,7 @@ def prepare(
     else:
         encode_matrix(encoder, table, table.matrix)
         fitted, held_out = StoredMatrix(table.matrix, train), StoredMatrix(table.matrix, test)
-        if not reads_disk(fitter, spec):
+        if not _reads_disk(fitter, spec):
             most = sampled_rows(spec, TableSize(table.n_rows, len(table.columns)), run_memory(spec))
             left_out, train = max(0, len(train) - most), draw_rows(train, most, spec.search.seed)
             fitted = read_rows(table.matrix, train)
@@ -124,7 +124,7 @@ def prepare(
     )
 
 
-def reads_disk(engine: Engine | type[Engine], spec: Spec) -> bool:
+def _reads_disk(engine: Engine | type[Engine], spec: Spec) -> bool:
     """Return whether an engine fits all rows of a matrix in a file, by itself or on nodes."""
     return engine.external_memory or (spec.resources.nodes > 1 and engine.distributed)
 
@@ -226,7 +226,11 @@ def prepare_models(
         if known and model.name not in worth_trying(names, known.n_classes, known.train.shape[1]):
             continue
         engine = load_engine(requested.engine, model.name)
-        kind = model.missing_values, engine.native_categories, reads_disk(engine, spec) and stored is not None
+        kind = (
+            model.missing_values,
+            engine.native_categories,
+            _reads_disk(engine, spec) and stored is not None,
+        )
         if kind not in prepared:
             folder = stored / str(len(prepared)) if stored else None
             build = partial(prepare, spec, model, paths, requested.engine, champion, folder)

@@ -35,12 +35,12 @@ from dmls_core.training.request import (
 from dmls_core.training.run_folder import RunFolder
 
 
-def to_stderr(line: str) -> None:
+def _to_stderr(line: str) -> None:
     """Print a line for people; stdout is for results."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - the trainer's log
 
 
-def train(request: TrainRequest, *, progress: Callable[[str], None] = to_stderr) -> dict[str, Any]:
+def train(request: TrainRequest, *, progress: Callable[[str], None] = _to_stderr) -> dict[str, Any]:
     """Train, tune, check and export a model; return ``result.json``.
 
     A killed run can be started again: it reads ended trials back, and returns the result of a finished run.

@@ -53,7 +53,7 @@ def run_worker(
     worker = Worker(job.request.worker, spec.search.max_workers if job.study else 1)
 
     def kept() -> list[Trial]:
-        trials = kept_trials(candidates, folder)
+        trials = _kept_trials(candidates, folder)
         return trials if job.study else contiguous_trials(trials)
 
     def keep(trial: Trial, continued: bool) -> None:
@@ -92,7 +92,7 @@ def run_worker(
         return kept() if job.study else study.trials()
 
 
-def kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
+def _kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
     """Return the trials in the run's folder that each model's current engine fitted."""
     engines = {candidate.model: candidate.task.engine.device for candidate in candidates}
     return [

@@ -19,7 +19,7 @@ from dmls_core.devstack.triton import find_genuine
 from dmls_core.errors import PlatformError
 from dmls_core.hardware import find_gpus
 
-OLDEST_PYTHON = (3, 11)
+_OLDEST_PYTHON = (3, 11)
 
 EXTRAS = {
     "airflow": "DMLS in Airflow",
@@ -48,7 +48,7 @@ class Check:
 def check_python() -> Check:
     """Check the version of this Python."""
     found = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] >= OLDEST_PYTHON:
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
         return Check("python", "ok", f"{found}, {sys.executable}")
     return Check("python", "broken", found, "install Python 3.11 or newer")
 

@@ -38,7 +38,7 @@ Forest = Any
 TREELITE = "treelite"
 """The export format that Triton's FIL backend serves: a Treelite checkpoint."""
 
-PARALLEL_CELLS = 20_000
+_PARALLEL_CELLS = 20_000
 """A fit on fewer cells (rows times columns) than this is faster on one thread."""
 
 
@@ -362,8 +362,8 @@ def by_name(*definitions: HyperparameterDefinition) -> dict[str, HyperparameterD
 
 
 def useful_threads(features: Array, threads: int) -> int:
-    """Return the number of threads for a fit on ``features``: 1 below ``PARALLEL_CELLS``."""
-    return threads if features.size >= PARALLEL_CELLS else 1
+    """Return the number of threads for a fit on ``features``: 1 below ``_PARALLEL_CELLS``."""
+    return threads if features.size >= _PARALLEL_CELLS else 1
 
 
 _PLACE = re.compile(r"^\S+\.cpp:\d+: ")

@@ -45,7 +45,7 @@ def boosted_models(
     rounds: int,
     rate: float,
     search: Mapping[str, Mapping[str, Any]],
-    portfolio: Sequence[Mapping[str, Scalar]],
+    portfolio: tuple[Mapping[str, Scalar], ...],
 ) -> tuple[ModelDefinition, ModelDefinition]:
     """Return a library's classifier and regressor.
 

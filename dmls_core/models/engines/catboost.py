@@ -55,7 +55,7 @@ MODELS = boosted_models(
     portfolio=portfolios.CATBOOST,
 )
 
-MOST_HISTOGRAMS = 256
+_MOST_HISTOGRAMS = 256
 """Leaves whose histograms CatBoost keeps: 20,000 x 1,000 cells took 1.1 GB at depth 8, 0.1 GB at depth 10."""
 
 
@@ -136,15 +136,16 @@ class CatBoostEngine(Booster):
     def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003
         """Estimate the rows, their bins, the gradients of about three classes, and the leaves' histograms."""
         leaf = 16 * columns * int(params.get("max_bin", 254))
-        leaves = min(1 << int(params.get("depth", 6)), MOST_HISTOGRAMS)
+        leaves = min(1 << int(params.get("depth", 6)), _MOST_HISTOGRAMS)
         return 8 * rows * columns + 200 * rows + leaf * leaves
 
     @classmethod
     def error_class(cls) -> type[Exception]:
         """Return CatBoost's exception."""
-        from catboost import CatBoostError
+        import catboost
 
-        return CatBoostError
+        error: type[Exception] = catboost.CatBoostError
+        return error
 
     def train(
         self, fit: Fit, features: Array, target: NDArray[Any], weights: FloatArray | None

@@ -111,10 +111,10 @@ class FittedEnsemble(Fitted):
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees of all members as one Treelite model."""
-        return combine([member.to_treelite() for member in self.members], self.weights)
+        return _combine([member.to_treelite() for member in self.members], self.weights)
 
 
-def combine(models: Sequence[treelite.Model], weights: Sequence[float]) -> treelite.Model:
+def _combine(models: Sequence[treelite.Model], weights: Sequence[float]) -> treelite.Model:
     """Return one Treelite model whose margin is the mean of the models', weighted by ``weights``.
 
     Leaves are scaled. A model that averages its trees counts all of them equally, so the leaves of a member

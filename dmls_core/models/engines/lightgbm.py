@@ -86,18 +86,18 @@ MODELS = boosted_models(
 
 _PARAMETER = re.compile(r"^\[(\w+): (.*)\]$", re.MULTILINE)
 
-UNRELATED = re.compile(
+_UNRELATED = re.compile(
     r"(.*_filename|.*_column|data|valid|header|two_round|pre_partition|precise_float_parser|parser_config_file"
     r"|machines|num_machines|local_listen_port|time_out|gpu_.*|num_gpu|num_threads|verbosity|eval_at"
     r"|lambdarank_.*|multi_error_top_k|saved_feature_importance_type|label_gain|auc_mu_weights)"
 )
 """Parameters of LightGBM for files, networks, other devices and ranking, which do not change the model."""
 
-HISTOGRAM_MIB = 64
+_HISTOGRAM_MIB = 64
 """Memory for the histograms of leaves, in MiB. LightGBM computes others again: on 4,000 x 1,000 rows, 127
 leaves took 4 % more CPU with it, and 437 MB less."""
 
-SAMPLED = 200_000
+_SAMPLED = 200_000
 """Rows of which LightGBM copies the values, as float64, to find the bins; its lists grow by doubling."""
 
 ALIASES = {
@@ -142,7 +142,7 @@ class FittedLightGBM(FittedBooster):
         text = self.booster.model_to_string(num_iteration=1)
         said = dict(_PARAMETER.findall(text[text.rindex("parameters:") :]))
         known = {ALIASES[name] for name in self._settings if name in ALIASES}
-        own = {k: v for k, v in said.items() if v and k not in known and not UNRELATED.fullmatch(k)}
+        own = {k: v for k, v in said.items() if v and k not in known and not _UNRELATED.fullmatch(k)}
         return LightGBMEngine.recorded(self._settings, own)
 
     def can_stop_earlier(self) -> bool:
@@ -179,8 +179,8 @@ class LightGBMEngine(Booster):
     def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003
         """Estimate the sample for the bins, the bins in columns and in rows, and the histograms."""
         leaf = 16 * columns * int(params.get("max_bin", 255))
-        leaves = max(2, min(HISTOGRAM_MIB << 20, leaf * int(params.get("num_leaves", 31))) // leaf)
-        return 16 * min(rows, SAMPLED) * columns + 2 * rows * columns + leaf * (leaves + available_cpus())
+        leaves = max(2, min(_HISTOGRAM_MIB << 20, leaf * int(params.get("num_leaves", 31))) // leaf)
+        return 16 * min(rows, _SAMPLED) * columns + 2 * rows * columns + leaf * (leaves + available_cpus())
 
     @classmethod
     def error_class(cls) -> type[Exception]:
@@ -226,7 +226,7 @@ def _options(fit: Fit, settings: Mapping[str, Scalar], features: Array) -> dict[
     # share the bins, and a sample of fewer columns would give other trees.
     options |= {"feature_pre_filter": False, "seed": fit.seed, "num_threads": fit.threads}
     # Without a limit, each leaf has a histogram: 500 MB at 127 leaves and 1,000 columns.
-    options["histogram_pool_size"] = HISTOGRAM_MIB
+    options["histogram_pool_size"] = _HISTOGRAM_MIB
     if fit.n_classes:
         options["objective"] = "binary" if fit.n_classes == 2 else "multiclass"
         options |= {"num_class": fit.n_classes} if fit.n_classes > 2 else {}

@@ -26,18 +26,18 @@ cost most."""
 RUNGS = 3
 """Number of rungs before the first fold's booster grows to the end."""
 
-RUNG_GROWTH = 2.0
+_RUNG_GROWTH = 2.0
 """Each has this many times the rounds of the one before. Two rungs take a tenth to a fifth fewer rounds in
 all than one rung at 6 and 0.7; the third takes 8 % off the CPU time. Rungs as early as 3 and 0.7 halved the
 rounds, and lost 0.009 of the cross-validated r2 of LightGBM on diabetes."""
 
-EARLY = 3
+_EARLY = 3
 """The first rung is at a third of all rounds at the latest."""
 
 PATIENCE = 0.4
 """A booster stops once this share of its rounds has not improved the score ..."""
 
-MIN_PATIENCE = 2.0
+_MIN_PATIENCE = 2.0
 """... and at least this, as learning rate times rounds."""
 
 
@@ -64,13 +64,13 @@ def scored_rounds(model: ModelDefinition, space: Space) -> tuple[int, ...]:
 def rung_rounds(learning_rate: float, last: int) -> tuple[int, ...]:
     """Return the rounds of the first rungs of a booster that grows to ``last`` rounds."""
     wanted = RUNG_ROUNDS * math.exp(-RATE_EXPONENT * math.log(learning_rate))
-    first = max(1, round(min(wanted, last / EARLY)))
-    return tuple(min(last, round(first * RUNG_GROWTH**rung)) for rung in range(RUNGS))
+    first = max(1, round(min(wanted, last / _EARLY)))
+    return tuple(min(last, round(first * _RUNG_GROWTH**rung)) for rung in range(RUNGS))
 
 
 def has_plateaued(rounds: int, best: int, learning_rate: float) -> bool:
     """Return whether a booster with its best score at ``best`` rounds stops at ``rounds``."""
-    return rounds - best >= max(PATIENCE * rounds, MIN_PATIENCE / learning_rate)
+    return rounds - best >= max(PATIENCE * rounds, _MIN_PATIENCE / learning_rate)
 
 
 TIE_BREAK = 1e-6

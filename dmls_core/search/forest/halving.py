@@ -17,19 +17,19 @@ from dmls_core.search.trial import Trial
 REDUCTION = 3
 """Reduction factor: successive halving keeps one of this many trials at each step."""
 
-MIN_FIRST_TREES = 10
+_MIN_FIRST_TREES = 10
 """Minimum trees of the first rung: each row is then out of bag for three or four of them."""
 
-MIN_FIRST_ROWS = 36_000
+_MIN_FIRST_ROWS = 36_000
 """Minimum of trees times rows of the first rung: on few rows scores are noisy, and trees are cheap."""
 
-MAX_FIRST_TREES = 24
-"""Trees up to which ``MIN_FIRST_ROWS`` raises the first rung."""
+_MAX_FIRST_TREES = 24
+"""Trees up to which ``_MIN_FIRST_ROWS`` raises the first rung."""
 
 CONFIDENCE = 1.645
 """Standard errors between two scores at which the better one is better with 95 % confidence."""
 
-NEGLIGIBLE_GAIN = 0.05
+_NEGLIGIBLE_GAIN = 0.05
 """A forest stops growing once its expected gain is below this share of its score's standard error."""
 
 
@@ -203,8 +203,8 @@ class HalvingObjective(Objective):
 
 def first_rung_trees(trees: int, configurations: int, rows: int) -> int:
     """Return the trees of the first rung: all configurations cost about a third of a full forest."""
-    few = min(MAX_FIRST_TREES, MIN_FIRST_ROWS // max(1, rows))
-    return min(trees, max(MIN_FIRST_TREES, few, trees // (3 * configurations)))
+    few = min(_MAX_FIRST_TREES, _MIN_FIRST_ROWS // max(1, rows))
+    return min(trees, max(_MIN_FIRST_TREES, few, trees // (3 * configurations)))
 
 
 def max_survivors(count: int) -> int:
@@ -269,7 +269,7 @@ def converged(scores: Mapping[int, float], last: int, error: float, share: float
     trees, higher is better; ``error`` is the standard error of the score.
     """
     left = remaining_gain(scores, last)
-    return left is not None and share * left <= NEGLIGIBLE_GAIN * error
+    return left is not None and share * left <= _NEGLIGIBLE_GAIN * error
 
 
 def confidence_of(ahead: float, jackknife: NDArray[np.float64]) -> float:

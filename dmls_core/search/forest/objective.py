@@ -212,7 +212,7 @@ FIRST_RUNG_BYTES = 256 * 2**20
 GROWN_BYTES = 2 * 2**30
 """Memory for the forests of later rungs; beyond it, the worst configurations are freed and grown again."""
 
-SYNONYMS: Mapping[tuple[str, Scalar], Scalar] = {("criterion", "log_loss"): "entropy"}
+_SYNONYMS: Mapping[tuple[str, Scalar], Scalar] = {("criterion", "log_loss"): "entropy"}
 """Values of hyperparameters that scikit-learn treats as another value."""
 
 
@@ -282,10 +282,10 @@ class ForestObjective(HalvingObjective):
     def identity(self, params: Mapping[str, Scalar]) -> str:
         """Return a text that is equal for configurations that are the same to the engine."""
         asked = {name: params[name] for name in self.suggested.searched}
-        asked = {name: SYNONYMS.get((name, value), value) for name, value in asked.items()}
+        asked = {name: _SYNONYMS.get((name, value), value) for name, value in asked.items()}
         found = self.task.engine.effective(self.task.model, self.suggested.fixed | asked)
         if self.task.engine.device == "cpu":
-            found["max_features"] = columns_per_split(found["max_features"], self.task.features.shape[1])
+            found["max_features"] = _columns_per_split(found["max_features"], self.task.features.shape[1])
         return json.dumps(found, sort_keys=True)
 
     def fitted(self, best: Trial) -> Fitted | None:
@@ -350,7 +350,7 @@ class ForestObjective(HalvingObjective):
         return found
 
 
-def columns_per_split(value: Scalar, columns: int) -> Scalar:
+def _columns_per_split(value: Scalar, columns: int) -> Scalar:
     """Return the number of ``columns`` that a split may choose from, for a value of ``max_features``."""
     if value == NONE:
         return columns

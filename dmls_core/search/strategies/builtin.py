@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 
-def successive_halving() -> BasePruner:
+def _successive_halving() -> BasePruner:
     """Return Optuna's successive halving, whose rungs are the steps of a trial."""
     from optuna.pruners import SuccessiveHalvingPruner
 
@@ -32,7 +32,7 @@ class TPE(SearchStrategy):
 
     def pruner(self) -> BasePruner:
         """Return successive halving."""
-        return successive_halving()
+        return _successive_halving()
 
 
 class Auto(TPE):
@@ -52,7 +52,7 @@ class Random(SearchStrategy):
 
     def pruner(self) -> BasePruner:
         """Return successive halving."""
-        return successive_halving()
+        return _successive_halving()
 
 
 class Grid(SearchStrategy):

@@ -22,7 +22,7 @@ from dmls_core.spec.definitions import Scalar
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-RUNG = "dmls:rung"
+_RUNG = "dmls:rung"
 """Attribute of a promotion: jackknife and convergence of its rung."""
 
 ENDED = "dmls:ended"
@@ -47,8 +47,8 @@ class Promotions:
         """Return the decision that follows from the rungs so far; see ``SuccessiveHalving.decide``."""
         rungs: dict[int, list[Rung]] = {}
         for trial in self.claims.trials():
-            if RUNG in trial.user_attrs and trial.state == TrialState.COMPLETE:
-                jackknife, converged, alone = trial.user_attrs[RUNG]
+            if _RUNG in trial.user_attrs and trial.state == TrialState.COMPLETE:
+                jackknife, converged, alone = trial.user_attrs[_RUNG]
                 rung = Rung(self._storage.load(trial.user_attrs[TRIAL]), tuple(jackknife), converged, alone)
                 rungs.setdefault(rung.trial.number, []).append(rung)
         return self.objective.halving.decide(first, rungs, late=late)
@@ -70,7 +70,7 @@ class Promotions:
     def finish(self, asked: optuna.Trial, rung: Rung) -> None:
         """End a claimed promotion."""
         asked.set_user_attr(TRIAL, self._storage.dump(rung.trial))
-        asked.set_user_attr(RUNG, [list(rung.jackknife), rung.converged, rung.alone])
+        asked.set_user_attr(_RUNG, [list(rung.jackknife), rung.converged, rung.alone])
         self._study.tell(asked, rung.trial.intermediate_values[-1])
 
     def end(self, trial: Trial) -> None:
@@ -94,7 +94,7 @@ def promotions_of(name: str) -> str:
     return f"{name}/promotions"
 
 
-OPTUNA_STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+_OPTUNA_STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class CandidateStudy:
             for steps, score in enumerate(trial.intermediate_values, start=1):
                 report(asked, steps, score)
         value = trial.value if trial.state == "complete" else None
-        self.study.tell(asked, value, OPTUNA_STATES[trial.state])
+        self.study.tell(asked, value, _OPTUNA_STATES[trial.state])
 
     def same_as(self, params: Mapping[str, Scalar], records: Mapping[int, TrialRecord]) -> Trial | None:
         """Return the first trial whose hyperparameters are the same to the engine."""

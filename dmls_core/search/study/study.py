@@ -28,7 +28,7 @@ from dmls_core.search.study.candidates import (
 from dmls_core.search.study.storage import StudyStorage, TrialClaims
 from dmls_core.search.trial import Trial
 
-MAX_FAILURES = 10
+_MAX_FAILURES = 10
 """Failed trials in a row after which a model gets no further trial."""
 
 STOPPED = "dmls:stopped"
@@ -93,7 +93,7 @@ class SearchStudy:
                 return False
             self._studies = {
                 candidate.model: CandidateStudy(
-                    candidate, self._storage, study_of(self._name, candidate.model)
+                    candidate, self._storage, _study_of(self._name, candidate.model)
                 )
                 for candidate in self._candidates
             }
@@ -330,7 +330,7 @@ class SearchStudy:
         model = study.candidate.model
         own = [record for _, record in sorted(records.items()) if record.model == model]
         failed = [record.state == "failed" for record in own if record.state != "running"]
-        hopeless = sum(failed) > self._n_trials or sum(failed[-MAX_FAILURES:]) == MAX_FAILURES
+        hopeless = sum(failed) > self._n_trials or sum(failed[-_MAX_FAILURES:]) == _MAX_FAILURES
         pending = {trial.number for trial in study.pending(records)}
         ended = [record.trial for record in own if record.trial and record.number not in pending]
         return Entry(
@@ -346,7 +346,7 @@ class SearchStudy:
         return study.exhausted(taken, repeat=alone) or (alone and study.bracket(records) > 0)
 
 
-def study_of(name: str, model: str) -> str:
+def _study_of(name: str, model: str) -> str:
     """Return the name of the Optuna study of one model of a search."""
     return f"{name}/{model}"
 
@@ -355,7 +355,7 @@ def remove_studies(storage: StudyStorage, name: str, models: Sequence[str]) -> N
     """Remove the studies of a finished run; its written result keeps them from being recreated."""
     with storage.locked(name), storage.reaching():
         for model in models:
-            for study in (study_of(name, model), promotions_of(study_of(name, model))):
+            for study in (_study_of(name, model), promotions_of(_study_of(name, model))):
                 with suppress(KeyError):
                     optuna.delete_study(study_name=study, storage=storage.optuna)
 
