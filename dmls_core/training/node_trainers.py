@@ -136,7 +136,7 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
             try:
                 erase_cluster(store)
             except StoreError as error:
-                note(f"cannot erase the nodes' key, which is worthless after this run: {error}")
+                note(f"could not delete the nodes' key (valid for this run only): {error}")
         yield client
 
 

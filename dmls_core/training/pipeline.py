@@ -150,7 +150,7 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
     return task.fit(outcome.params)
 
 
-_NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials is measurably better"
+_NO_ENSEMBLE = "kept the best trial: no ensemble scored measurably better"
 
 
 def _describe_step(chosen: Chosen) -> str:

@@ -261,7 +261,7 @@ def describe_search(job: Job, models: Sequence[PreparedModel]) -> str:
     ]
     tried = {model.task.model.name for model in models}
     parts += [
-        f"{requested.model.name} is left out, since it is not worth its time on this data"
+        f"skipping {requested.model.name}: not worth its time on this data"
         for requested in job.models
         if requested.model.name not in tried
     ]

@@ -125,7 +125,7 @@ def _must_leave(folder: RunFolder, worker: int, progress: Progress) -> bool:
     except StoreError:
         return False  # without an answer it stays
     if leaves:
-        progress.note("another run waits for a trainer: this one leaves, the others go on")
+        progress.note("leaving the search: another run needs this slot")
     return leaves
 
 
