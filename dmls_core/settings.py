@@ -320,17 +320,17 @@ def load_settings() -> Settings:
     if os.access(file, os.R_OK):  # Another user's is none.
         state = json.loads(file.read_text())
     stored = state.get("settings", {})
-    found = Settings.from_environment()
+    settings = Settings.from_environment()
     # The platform's login must not reach another MLflow server, nor its key decide on another repository.
     elsewhere = {
         prefix
         for prefix, setting in (("MLFLOW_TRACKING_", "mlflow_uri"), (SIGNERS, "triton_repository"))
-        if getattr(found, setting) not in ("", stored.get(setting, ""))
+        if getattr(settings, setting) not in ("", stored.get(setting, ""))
     }
     for name, value in state.get("environment", {}).items():
         if not name.startswith(tuple(elsewhere)):
             os.environ.setdefault(name, value)
-    return Settings(**{name: getattr(found, name) or stored.get(name, "") for name in ENVIRONMENT})
+    return Settings(**{name: getattr(settings, name) or stored.get(name, "") for name in ENVIRONMENT})
 
 
 @cache

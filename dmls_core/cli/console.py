@@ -64,8 +64,8 @@ def _print_issues(issues: Iterable[ValidationIssue]) -> None:
 
 def describe(issue: ValidationIssue) -> str:
     """Return an issue with rich markup: ``file:line:column: key: message``, then the hint."""
-    place = ":".join(str(part) for part in (issue.file, issue.line, issue.column) if part)
-    text = f"[bold]{escape(place)}:[/] " if place else ""
+    position = ":".join(str(part) for part in (issue.file, issue.line, issue.column) if part)
+    text = f"[bold]{escape(position)}:[/] " if position else ""
     text += "[bold red]error:[/] "
     text += f"[cyan]{escape(issue.key)}[/]: " if issue.key else ""
     text += escape(issue.message)

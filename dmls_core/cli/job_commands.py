@@ -135,12 +135,12 @@ def show(job: JobArgument, as_json: JsonOption = False) -> None:
     """Show a job: its state, spec and data, and the result of its run."""
     from dmls_core.cli.job_view import describe_job
 
-    found = describe_job(open_root(), parse_job(job), load_settings())
+    view = describe_job(open_root(), parse_job(job), load_settings())
     if as_json:
-        print_json(found.as_json())
+        print_json(view.as_json())
         return
-    facts(found.facts())
-    for issue in found.issues:
+    facts(view.facts())
+    for issue in view.issues:
         from dmls_core.cli.console import describe
 
         out.print(describe(issue))
@@ -157,17 +157,17 @@ def logs(
     runs = JobRuns(load_settings(), team, name)
     run = runs.latest()
     tasks = runs.tasks(run)
-    names = sorted({found.task_id for found in tasks})
+    names = sorted({instance.task_id for instance in tasks})
     if task and task not in names:
         raise NotFoundError(
             ValidationIssue(f"the run has no task {task!r}", hint=f"its tasks: {', '.join(names)}")
         )
-    for found in tasks:
-        if (task and found.task_id != task) or found.try_number == 0:
+    for instance in tasks:
+        if (task and instance.task_id != task) or instance.try_number == 0:
             continue
-        number = "" if found.map_index < 0 else f" {found.map_index}"
-        out.rule(f"{found.task_id}{number}: {found.state}, try {found.try_number}", style="dim")
-        for line in runs.log(run, found):
+        number = "" if instance.map_index < 0 else f" {instance.map_index}"
+        out.rule(f"{instance.task_id}{number}: {instance.state}, try {instance.try_number}", style="dim")
+        for line in runs.log(run, instance):
             out.print(line, markup=False)
 
 
@@ -222,7 +222,7 @@ def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str)
 
     submit(store, spec, data, team, name)
     listing = store.list(layout.incoming_folder(team, name))
-    return next(found.fingerprint for found in group_submissions(listing) if found.job == name)
+    return next(submission.fingerprint for submission in group_submissions(listing) if submission.job == name)
 
 
 def follow(

@@ -79,27 +79,27 @@ def job_rows(store: Store, settings: Settings) -> list[JobRow]:
         for info in store.list(layout.INCOMING)
         if (upload := layout.parse_incoming(info.key)) and upload.filename == layout.STATUS_JSON
     }
-    places = sorted(answered | {place for place, record in records.items() if record.state == "active"})
+    places = sorted(answered | {job for job, record in records.items() if record.state == "active"})
     with ThreadPoolExecutor(THREADS) as threads:
-        statuses = threads.map(lambda place: read_status(store, *place), places)
-        served = threads.map(lambda place: read_served(store, *place) if place in records else None, places)
-    found = list(zip(places, statuses, served, strict=True))
-    under_way = any(status and status.state in _UNDER_WAY for _, status, _ in found)
+        statuses = threads.map(lambda job: read_status(store, *job), places)
+        served = threads.map(lambda job: read_served(store, *job) if job in records else None, places)
+    jobs = list(zip(places, statuses, served, strict=True))
+    under_way = any(status and status.state in _UNDER_WAY for _, status, _ in jobs)
     queue = read_queue(settings) if under_way else {}
     rows = [
-        replace(_row(place, status, records.get(place), model), queue=queue.get("/".join(place)))
-        for place, status, model in found
+        replace(_row(job, status, records.get(job), model), queue=queue.get("/".join(job)))
+        for job, status, model in jobs
     ]
     return sorted(rows, key=lambda row: row.updated, reverse=True)
 
 
 def _row(
-    place: tuple[str, str], status: Status | None, record: JobRecord | None, served: ServedModel | None
+    job: tuple[str, str], status: Status | None, record: JobRecord | None, served: ServedModel | None
 ) -> JobRow:
     active = record if record and record.state == "active" else None
     retired = record is not None and active is None and (status is None or status.state == "waiting")
     return JobRow(
-        job="/".join(place),
+        job="/".join(job),
         state="retired" if retired else status.state if status else "accepted",
         message=status.message if status else "not checked yet",
         version=active.version if active else None,
@@ -270,8 +270,8 @@ class JobRuns:
 
     def tasks(self, run: str) -> list[Task]:
         """Return the tasks of a run in the order of their start; those not started come last."""
-        found = self._get(f"dagRuns/{quote(run)}/taskInstances")["task_instances"]
-        found.sort(key=lambda entry: (entry["start_date"] is None, entry["start_date"] or ""))
+        instances = self._get(f"dagRuns/{quote(run)}/taskInstances")["task_instances"]
+        instances.sort(key=lambda entry: (entry["start_date"] is None, entry["start_date"] or ""))
         return [
             Task(
                 entry["task_id"],
@@ -280,7 +280,7 @@ class JobRuns:
                 entry["try_number"],
                 entry["duration"],
             )
-            for entry in found
+            for entry in instances
         ]
 
     def log(self, run: str, task: Task) -> Iterator[str]:

@@ -269,8 +269,8 @@ def canary(
             base = layout.run_folder(*name, run_key) + layout.MODEL
             with TemporaryDirectory(prefix="dmls-canary-") as scratch:
                 folder = Path(scratch)
-                for found in store.list(base):
-                    store.download(found.key, folder / found.key.removeprefix(base))
+                for info in store.list(base):
+                    store.download(info.key, folder / info.key.removeprefix(base))
                 version = deployment.start_canary(folder, share=share, shadow=shadow)
     if as_json:
         print_json({"schema": 1, "model": model, "challenger": version, "share": share, "shadow": shadow})
@@ -318,21 +318,21 @@ def drift(
     run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
     with TemporaryDirectory(prefix="dmls-drift-") as scratch, converted(data, spec["data"]) as files:
         model = fetch_baseline(store, *name, run_key, Path(scratch))
-        found = check_files(model, files, threshold, checkpoint.predict_file)
+        report = check_files(model, files, threshold, checkpoint.predict_file)
     try:
-        page.write_text(drift_page(found, str(name)), encoding="utf-8", errors="replace")
+        page.write_text(drift_page(report, str(name)), encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(ValidationIssue(f"cannot be written: {error.strerror}", file=str(page))) from error
     if as_json:
-        print_json(found.as_json(team=name.team, job=name.name, run_key=run_key))
+        print_json(report.as_json(team=name.team, job=name.name, run_key=run_key))
     else:
-        _print(found)
+        _print(report)
         out.print(f"page: {escape(str(page))}")
-    if found.verdict == "drifted":
+    if report.verdict == "drifted":
         raise typer.Exit(_DRIFTED)
 
 
-def _print(found: Drift) -> None:
+def _print(report: Drift) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -340,7 +340,7 @@ def _print(found: Drift) -> None:
         table.add_column(
             heading, overflow="fold", justify="right" if heading in ("INDEX", "CORRECTED P") else "left"
         )
-    for column in found.columns[:SHOWN]:
+    for column in report.columns[:SHOWN]:
         table.add_row(
             escape(column.name),
             column.role,
@@ -350,9 +350,9 @@ def _print(found: Drift) -> None:
             escape(column.change),
         )
     out.print(table, soft_wrap=False)
-    if (more := len(found.columns) - SHOWN) > 0:
+    if (more := len(report.columns) - SHOWN) > 0:
         out.print(f"and {more:,} more columns on the page")
-    out.print(escape(found.summary))
+    out.print(escape(report.summary))
 
 
 def export(

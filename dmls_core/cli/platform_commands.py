@@ -127,8 +127,8 @@ def clean(
     if yes:
         history.delete_old(old.before)
     if as_json:
-        found = {"days": days, "runs": old.runs, "dags": old.dags, "events": old.events, "deleted": yes}
-        print_json({"schema": 1, **found})
+        counts = {"days": days, "runs": old.runs, "dags": old.dags, "events": old.events, "deleted": yes}
+        print_json({"schema": 1, **counts})
         return
     counted = (
         f"{old.runs} finished runs of {old.dags} DAGs and {old.events} audit events older than {days} days"

@@ -215,12 +215,12 @@ def _connections() -> dict[str, Any]:
     """Return the connections to databases that the user allows, each with its teams."""
     text = ProcessSettings.from_environment().connections or "{}"
     try:
-        found: dict[str, list[str]] = TypeAdapter(dict[str, list[str]]).validate_json(text)
+        connections: dict[str, list[str]] = TypeAdapter(dict[str, list[str]]).validate_json(text)
     except ValidationError:
         raise PlatformError(
             f'{CONNECTIONS} must be JSON such as {{"warehouse": ["shop"]}}, not {text[:100]!r}'
         ) from None
-    return found
+    return connections
 
 
 def _docker_kwargs() -> dict[str, str]:
@@ -265,8 +265,8 @@ def migrate(context: Context, runner: Runner, environment: dict[str, str], log: 
     if schema_version(context, "airflow") == version:
         return
     command = [sys.executable, "-P", "-m", "airflow", "db", "migrate"]
-    own = environment | airflow_environment(context, runner)
-    run_logged(command, own, log, _MIGRATE_SECONDS, name="airflow db migrate")
+    variables = environment | airflow_environment(context, runner)
+    run_logged(command, variables, log, _MIGRATE_SECONDS, name="airflow db migrate")
     note_schema_version(context, "airflow", version)
 
 

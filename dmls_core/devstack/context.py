@@ -74,10 +74,10 @@ def _short_base() -> str:
 
 def _is_private(folder: Path) -> bool:
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def _token() -> str:
@@ -205,6 +205,6 @@ def spare_loopback_from_proxies() -> None:
 
 
 def _unproxied() -> dict[str, str]:
-    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    value = known if known.startswith(LOOPBACK) else ",".join(filter(None, (LOOPBACK, known)))
+    hosts = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    value = hosts if hosts.startswith(LOOPBACK) else ",".join(filter(None, (LOOPBACK, hosts)))
     return {"NO_PROXY": value, "no_proxy": value}

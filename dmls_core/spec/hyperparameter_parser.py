@@ -139,17 +139,17 @@ class _Reader:
     def _value(self, value: object, *keys: str | int) -> Scalar | None:
         return _read_value(self.definition, value, (*self.path, *keys), self.issues)
 
-    def note_not_a_table(self, found: object) -> None:
-        if isinstance(found, list) and found and isinstance(found[0], dict):
+    def note_not_a_table(self, value: object) -> None:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
             line = "min = …` and `max = …"
-        elif isinstance(found, list):
-            rest = ", …" if len(found) > 3 else ""
-            line = f"values = [{', '.join(map(describe, found[:3]))}{rest}]"
+        elif isinstance(value, list):
+            rest = ", …" if len(value) > 3 else ""
+            line = f"values = [{', '.join(map(describe, value[:3]))}{rest}]"
         else:
-            line = f"value = {describe(found)}"
+            line = f"value = {describe(value)}"
         self._note(
             "is a hyperparameter, which must be a table",
-            found=found,
+            found=value,
             right="a table",
             hint=f"write `[{dotted(self.path)}]` and below it `{line}`",
         )

@@ -285,8 +285,8 @@ def _check_with_model(
     if isinstance(search, Search):
         tables["search"] = check_search(search, model, searches, issues, limits)
     if isinstance(evaluation, Evaluation):
-        known = columns if isinstance(columns, Columns) else None
-        tables["evaluation"] = check_evaluation(evaluation, known, model, issues)
+        valid_columns = columns if isinstance(columns, Columns) else None
+        tables["evaluation"] = check_evaluation(evaluation, valid_columns, model, issues)
 
 
 class DataChanges(Table):

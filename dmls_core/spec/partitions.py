@@ -54,15 +54,15 @@ class PartitionPattern:
         match = self.expression.fullmatch(name)
         if match is None:
             return None
-        found = {key: value for key, value in match.groupdict().items() if value is not None}
-        if "date" in found:
-            year, month, day = found["date"].split("-")
+        fields = {key: value for key, value in match.groupdict().items() if value is not None}
+        if "date" in fields:
+            year, month, day = fields["date"].split("-")
             parts = {"year": year, "month": month, "day": day}
-            if any(found.get(key, value) != value for key, value in parts.items()):
+            if any(fields.get(key, value) != value for key, value in parts.items()):
                 return None
-            found |= parts
+            fields |= parts
         year, month, day, hour = (
-            int(found.get(key, least)) for key, least in (("year", 1), ("month", 1), ("day", 1), ("hour", 0))
+            int(fields.get(key, least)) for key, least in (("year", 1), ("month", 1), ("day", 1), ("hour", 0))
         )
         try:
             start = datetime(year, month, day, hour, tzinfo=zone)

@@ -63,8 +63,8 @@ def _auto_models(name: object, top: Mapping[str, Any], catalogue: Catalogue) -> 
     resources, n_trials = top.get("resources"), top.get("n_trials")
     nodes = isinstance(resources, dict) and resources.get("nodes", 1) != 1
     names = AUTO.get(name, ()) if isinstance(name, str) else ()
-    known = [one for one in names if one in catalogue and not (nodes and catalogue[one].family in _ALONE)]
-    return known[: max(1, n_trials)] if isinstance(n_trials, int) else known
+    models = [one for one in names if one in catalogue and not (nodes and catalogue[one].family in _ALONE)]
+    return models[: max(1, n_trials)] if isinstance(n_trials, int) else models
 
 
 def _read_model(

@@ -184,9 +184,9 @@ class S3Store(Store):
         )
         with translated(f"erase {self._url(key)}"):
             for page in pages:
-                for found in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
-                    if found["Key"] == at["Key"]:
-                        self.client.delete_object(**at, VersionId=found["VersionId"])
+                for version in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+                    if version["Key"] == at["Key"]:
+                        self.client.delete_object(**at, VersionId=version["VersionId"])
 
     def trainer_environment(self) -> dict[str, str]:
         """See ``Store.trainer_environment``."""
@@ -306,7 +306,7 @@ class S3Store(Store):
 
     def _may_exist(self, key: str) -> bool:
         try:
-            return any(found.key == key for found in self.list(key))
+            return any(info.key == key for info in self.list(key))
         except StoreError:
             return True
 

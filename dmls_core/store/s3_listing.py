@@ -45,12 +45,12 @@ class RepeatedListing:
         parts = await asyncio.gather(*(self._part(start, ends) for start in starts))
         self._known = {digest: page for part in parts for digest, page in part if digest}
         # The next part repeats the rest of a last page; if a last key was deleted, all that follows.
-        found = {key: info for part in parts for _, page in part for key, info in page}
+        listed = {key: info for part in parts for _, page in part for key, info in page}
         longest = max(sum(len(page) for _, page in part) for part in parts)
-        if longest > 2 * PART or not ends <= found.keys():
+        if longest > 2 * PART or not ends <= listed.keys():
             # Otherwise they stay, so that the pages of other parts stay as they are.
-            self._starts = list(found)[PART - 1 : -1 : PART]
-        return tuple(found.values())
+            self._starts = list(listed)[PART - 1 : -1 : PART]
+        return tuple(listed.values())
 
     async def _part(self, start: str, ends: frozenset[str]) -> list[tuple[str, list[tuple[str, ObjectInfo]]]]:
         """Return the pages with their digests until the one that has the key after which a part begins.
@@ -58,16 +58,16 @@ class RepeatedListing:
         Keys are not compared: S3 sorts them by their bytes, SeaweedFS folder by folder.
         """
         after = {"StartAfter": start} if start else {}
-        found = []
+        pages = []
         async for answer in self._pages.paginate(Bucket=self._bucket, Prefix=self._prefix, **after):
             digest = answer.get(_DIGEST, "")
             page = self._known.get(digest)
             if page is None:
                 page = [(item["Key"], self._info(item)) for item in answer.get("Contents", [])]
-            found.append((digest, page))
+            pages.append((digest, page))
             if ends and any(key in ends for key, _ in page):
                 break
-        return found
+        return pages
 
     def _before_parse(
         self, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any

@@ -45,12 +45,12 @@ def session_environment(hook: Any, role: str, policy: str, name: str) -> dict[st
             if error.response["Error"]["Code"] != "ValidationError":
                 raise
             answer = client.assume_role(**arguments, DurationSeconds=default)
-    found = answer["Credentials"]
+    credentials = answer["Credentials"]
     others = {k: v for k, v in environment(hook).items() if k not in ("AWS_PROFILE", "AWS_ROLE_ARN")}
     return others | {
-        "AWS_ACCESS_KEY_ID": found["AccessKeyId"],
-        "AWS_SECRET_ACCESS_KEY": found["SecretAccessKey"],
-        "AWS_SESSION_TOKEN": found["SessionToken"],
+        "AWS_ACCESS_KEY_ID": credentials["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": credentials["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": credentials["SessionToken"],
     }
 
 

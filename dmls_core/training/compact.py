@@ -62,11 +62,11 @@ def compact_model(
     if sizes is None:
         return fitted, None
     before = measure_size(fitted, row)
-    whole = len(sizes.trees) - 1, len(sizes.depths) - 1
+    largest = len(sizes.trees) - 1, len(sizes.depths) - 1
     chosen = choose_size(sizes, metric, sign=task.sign, classifier=task.n_classes > 0, seed=task.seed)
     after, smaller = before, fitted
-    if chosen != whole:
-        depth = sizes.depths[chosen[1]] if chosen[1] != whole[1] else None
+    if chosen != largest:
+        depth = sizes.depths[chosen[1]] if chosen[1] != largest[1] else None
         smaller = shrink(task, fitted, sizes.trees[chosen[0]], depth)
         after = measure_size(smaller, row)
     return smaller, {"before": before, "after": after, "rows": len(sizes.truth)}
@@ -129,10 +129,10 @@ def nested_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar])
 
 def tree_counts(trees: int) -> tuple[int, ...]:
     """Return the numbers of trees to try, ascending, down to ``_FEWEST_TREES``."""
-    found = [trees]
-    while (fewer := round(found[-1] * STEP)) >= _FEWEST_TREES:
-        found.append(fewer)
-    return tuple(reversed(found))
+    counts = [trees]
+    while (fewer := round(counts[-1] * STEP)) >= _FEWEST_TREES:
+        counts.append(fewer)
+    return tuple(reversed(counts))
 
 
 def tree_depths(depth: int) -> tuple[int, ...]:

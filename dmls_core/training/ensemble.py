@@ -116,20 +116,20 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
         return None
     settings = task.engine.effective(task.model, members[0].params)
     trees = int(settings[TREES]) if isinstance(task.engine, ForestEngine) else 0
-    members, found = _score(task, members, min(trees, _SCORED_TREES))
+    members, scored = _score(task, members, min(trees, _SCORED_TREES))
     if len(members) < 2:
         return None
     # A forest's share of the trees follows from its weight: no choice costs too much.
-    limit = np.inf if trees else _VISITS * found.costs[0]
+    limit = np.inf if trees else _VISITS * scored.costs[0]
     try:
-        weights, scores = _choose(task, found, single, limit, metric)
+        weights, scores = _choose(task, scored, single, limit, metric)
     except DataError:  # half of the rows lacks a class
         return None
     if weights is None:
         return None
     picked = [(member, weight) for member, weight in zip(members, weights, strict=True) if weight]
     if trees:
-        each = found.costs / min(trees, _SCORED_TREES)
+        each = scored.costs / min(trees, _SCORED_TREES)
         trees = round(trees * min(1.0, _VISITS * each[0] / float(weights @ each)))
     fitted = [
         cast(
@@ -140,7 +140,7 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
     ]
     final = tuple(replace(member, weight=float(weight)) for member, weight in picked)
     joined = FittedEnsemble(fitted, [member.weight for member in final])
-    return Ensemble(joined, final, scores, len(found.truth))
+    return Ensemble(joined, final, scores, len(scored.truth))
 
 
 def _choose(
@@ -183,7 +183,7 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
         if trial.state in states and trial.intermediate_values and trial.model == outcome.best.model
     ]
     others.sort(key=lambda trial: -task.sign * trial.intermediate_values[-1])
-    found: dict[str, Member] = {}
+    members: dict[str, Member] = {}
     for trial in (outcome.best, *others):
         params = {**outcome.params, **trial.params}
         if forests and TREES in outcome.params:
@@ -192,8 +192,8 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
             rounds, model = int(outcome.best.params[TREES]), int(outcome.params[TREES])
             params[TREES] = int(trial.params[TREES]) * model // rounds
         identity = json.dumps(task.engine.effective(task.model, params), sort_keys=True)
-        found.setdefault(identity, Member(task.model.name, trial, params))
-    return list(found.values())[:_CANDIDATES]
+        members.setdefault(identity, Member(task.model.name, trial, params))
+    return list(members.values())[:_CANDIDATES]
 
 
 def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[list[Member], OutOfSample]:
@@ -201,7 +201,7 @@ def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[lis
 
     ``trees`` is the number of trees of a forest; 0 for other models.
     """
-    kept: list[Member] = []
+    fast_enough: list[Member] = []
     margins, costs = [], []
     rows: NDArray[np.integer] = np.empty(0, np.int64)
     for member in members:
@@ -209,17 +209,17 @@ def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[lis
         try:
             rows, margin, cost = _unseen(task, params)
         except DataError:
-            if not kept:
+            if not fast_enough:
                 raise
             continue
-        kept.append(member)
+        fast_enough.append(member)
         margins.append(margin)
         costs.append(cost)
-    found = np.array(margins)
-    usable = np.isfinite(found.reshape(len(found), len(rows), -1)).all(axis=(0, 2))
-    rows, found = rows[usable], found[:, usable]
+    stacked = np.array(margins)
+    usable = np.isfinite(stacked.reshape(len(stacked), len(rows), -1)).all(axis=(0, 2))
+    rows, stacked = rows[usable], stacked[:, usable]
     weights = None if task.weights is None else task.weights[rows]
-    return kept, OutOfSample(found, np.array(costs), task.truth[rows], weights)
+    return fast_enough, OutOfSample(stacked, np.array(costs), task.truth[rows], weights)
 
 
 def _unseen(
@@ -265,5 +265,5 @@ def _out_of_bag(task: SearchTask, fitted: FittedForest, rows: NDArray[np.integer
             sums[np.ix_(unseen, columns)] += values
         votes[unseen] += 1
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: NDArray[np.float32] = (sums.T / votes).T.astype(np.float32)
-    return found
+        means: NDArray[np.float32] = (sums.T / votes).T.astype(np.float32)
+    return means

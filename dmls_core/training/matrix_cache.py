@@ -68,12 +68,12 @@ class MatrixCache:
         if not settings.folder:
             return None
         spec, request = job.spec, job.request
-        whole = spec.as_json()
+        document = spec.as_json()
         key = {
             "schema": SCHEMA,
             "files": [(file.sha256, Path(file.url).suffixes) for file in job.files],
             "interval": (request.since, request.until),
-            "spec": {name: whole.get(name) for name in ("columns", "data", "evaluation", "schedule")},
+            "spec": {name: document.get(name) for name in ("columns", "data", "evaluation", "schedule")},
             "models": [model.name for model in spec.models],
             "search": (spec.search.seed, spec.search.folds),
             "limits": asdict(DataLimits.from_environment()),
@@ -174,11 +174,11 @@ class MatrixCache:
 
 def _checksum(path: Path) -> list[int]:
     """Return the size and the CRC-32 of a file, which finds damage, not forgery."""
-    found = size = 0
+    checksum = size = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
-            found, size = zlib.crc32(block, found), size + len(block)
-    return [size, found]
+            checksum, size = zlib.crc32(block, checksum), size + len(block)
+    return [size, checksum]
 
 
 def _size(folder: Path) -> int:

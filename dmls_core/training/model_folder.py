@@ -146,14 +146,14 @@ def golden_predictions(
     ``ServingError`` if both predict different classes for every row.
     """
     served = served.reshape(len(rows), -1)
-    own = checkpoint.predict_as_fil(path, rows) if path.is_file() else None
-    if own is None:
+    as_fil = checkpoint.predict_as_fil(path, rows) if path.is_file() else None
+    if as_fil is None:
         return served, list(range(len(rows)))
-    own = own.reshape(served.shape)
-    kept = np.flatnonzero(own.argmax(axis=1) == served.argmax(axis=1)).tolist()
-    if not kept:
+    as_fil = as_fil.reshape(served.shape)
+    agreeing = np.flatnonzero(as_fil.argmax(axis=1) == served.argmax(axis=1)).tolist()
+    if not agreeing:
         raise ServingError("nvForest and Treelite predict different classes for every golden row")
-    return own[kept], kept
+    return as_fil[agreeing], agreeing
 
 
 def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
@@ -219,10 +219,10 @@ def _enough(data: Prepared, task: SearchTask, metric: str, folder: Path, trees: 
     one standard error: Breiman and others, "Classification and regression trees", 1984). The search is a
     bisection, which assumes that the score rises with the depth.
     """
-    found = predictions_by_depth(checkpoint.load(folder / CHECKPOINT_FILE), data.test[:ROWS])
-    if found is None:
+    by_depth = predictions_by_depth(checkpoint.load(folder / CHECKPOINT_FILE), data.test[:ROWS])
+    if by_depth is None:
         return None
-    answers = [depth if data.labels else depth[:, 0] for depth in found]
+    answers = [depth if data.labels else depth[:, 0] for depth in by_depth]
     truth = data.test_target[: len(answers[-1])]
     sign = 1.0 if task.direction == "maximize" else -1.0
     roles = data.test_roles.take(np.arange(len(truth)))

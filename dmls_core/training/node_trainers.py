@@ -86,9 +86,9 @@ def write_cluster(store: Store, cluster: ClusterAddress) -> None:
 def read_cluster(store: Store, attempt: str) -> ClusterAddress | None:
     """Return the address of an attempt's cluster; ``None`` if there is none, or only another attempt's."""
     with suppress(ObjectMissingError, ValueError, KeyError, TypeError):
-        known = json.loads(store.get(layout.CLUSTER))
-        if known["attempt"] == attempt:
-            return ClusterAddress(attempt, known["address"], known["certificate"], known["key"])
+        cluster = json.loads(store.get(layout.CLUSTER))
+        if cluster["attempt"] == attempt:
+            return ClusterAddress(attempt, cluster["address"], cluster["certificate"], cluster["key"])
     return None
 
 
@@ -148,15 +148,15 @@ def own_address() -> str:
     """
     if host := ProcessSettings.from_environment().node_host:
         return host
-    found = set()
+    addresses = set()
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # sends nothing: the kernel chooses the address of the default route
-        found.add(probe.getsockname()[0])
-    if not _routable(found):
+        addresses.add(probe.getsockname()[0])
+    if not _routable(addresses):
         # Without a default route, as in an internal network of Docker, which writes the name to /etc/hosts.
         with suppress(OSError):
-            found.update(socket.gethostbyname_ex(socket.gethostname())[2])
-    if not (routable := _routable(found)):
+            addresses.update(socket.gethostbyname_ex(socket.gethostname())[2])
+    if not (routable := _routable(addresses)):
         raise PlatformError(
             f"this trainer has no address that its nodes can reach: put it in a network, or set {NODE_HOST}"
         )
@@ -244,10 +244,10 @@ async def _count_lost(address: str, lost: int) -> int:
 
     A leader that is busy does not answer, but its machine connects.
     """
-    place = urlsplit(address)
+    parts = urlsplit(address)
     try:
         _, writer = await asyncio.wait_for(
-            asyncio.open_connection(place.hostname, place.port), _CHECK_SECONDS
+            asyncio.open_connection(parts.hostname, parts.port), _CHECK_SECONDS
         )
     except ConnectionRefusedError:
         return CHECKS

@@ -68,8 +68,8 @@ def open_cluster(spec: Spec, folder: str, note: Callable[[str], None]) -> Iterat
                 f"the cluster has fewer than {nodes} workers after {START_SECONDS:.0f} s: "
                 f"{len(client.scheduler_info()['workers'])}"
             ) from error
-        place = address or (f"{nodes} trainers" if attempt else "this machine")
-        note(f"training on {nodes} nodes of {place}")
+        where = address or (f"{nodes} trainers" if attempt else "this machine")
+        note(f"training on {nodes} nodes of {where}")
         host = get_ip(urlsplit(client.scheduler.address).hostname or "127.0.0.1")
         yield Cluster(client, nodes, host, note)
 

@@ -100,9 +100,11 @@ def run_pipeline(
     model_folder = job.out / layout.MODEL
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
-        own = predict_rows(lambda rows: fitted.predict(engine.place(rows)), data.test)
+        in_memory = predict_rows(lambda rows: fitted.predict(engine.place(rows)), data.test)
         edges = data.encoder.transform(data.edges)
-        exported = export_model(engine, fitted, data.test, own, edges, model_folder, threads=task.threads)
+        exported = export_model(
+            engine, fitted, data.test, in_memory, edges, model_folder, threads=task.threads
+        )
         served = exported.predictions
     trim_heap()
     with progress.phase("score"):
@@ -135,8 +137,10 @@ def run_pipeline(
     result["peak_memory_bytes"] = peak_memory()
     result = folder.finish(result)
     remove_study(job, folder, progress)
-    if found := result["comparison"]:
-        progress.note(f"against the champion, version {found['champion_version']}: {found['reason']}")
+    if comparison := result["comparison"]:
+        progress.note(
+            f"against the champion, version {comparison['champion_version']}: {comparison['reason']}"
+        )
     progress.enter(
         "finished", f"{result['metric']} {format_score(result['score'])} on {len(data.test)} rows held out"
     )
@@ -169,21 +173,21 @@ def combine_trials(
     """
     task, outcome = chosen[0]
     if len(chosen) > 1:
-        found = average_boosters(fitted, chosen)
+        combined = average_boosters(fitted, chosen)
     else:
-        found = build_ensemble(task, outcome, fitted, spec.search.metric)
-    if found is None:
+        combined = build_ensemble(task, outcome, fitted, spec.search.metric)
+    if combined is None:
         return fitted, None
-    about = found.as_json()
-    for name, model in (("before", fitted), ("after", found.fitted)):
+    about = combined.as_json()
+    for name, model in (("before", fitted), ("after", combined.fitted)):
         about[name] = measure_size(model, data.test[:1]) | {"score": _holdout_score(spec, data, task, model)}
-    return found.fitted, about
+    return combined.fitted, about
 
 
 def _holdout_score(spec: Spec, data: Prepared, task: SearchTask, model: Fitted) -> float:
     """Return the score of a model that is not published, which decides nothing."""
-    found = predict_rows(lambda rows: model.predict(task.engine.place(rows)), data.test)
-    return compute(spec.search.metric, data.test_target, found, data.test_roles.weights)
+    predictions = predict_rows(lambda rows: model.predict(task.engine.place(rows)), data.test)
+    return compute(spec.search.metric, data.test_target, predictions, data.test_roles.weights)
 
 
 _NOT_COMPACTED = (
@@ -195,12 +199,12 @@ def _compact_fitted(
     spec: Spec, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted
 ) -> tuple[Fitted, dict[str, Any] | None]:
     """Return the smallest model that loses nothing measurable, and ``compact`` of ``result.json``."""
-    whole = _holdout_score(spec, data, task, fitted)
-    smaller, found = compact_model(task, fitted, outcome.params, spec.search.metric, data.test[:1])
-    if found is not None:
-        found["before"]["score"] = whole
-        found["after"]["score"] = _holdout_score(spec, data, task, smaller)
-    return smaller, found
+    score = _holdout_score(spec, data, task, fitted)
+    smaller, compact = compact_model(task, fitted, outcome.params, spec.search.metric, data.test[:1])
+    if compact is not None:
+        compact["before"]["score"] = score
+        compact["after"]["score"] = _holdout_score(spec, data, task, smaller)
+    return smaller, compact
 
 
 def examine_model(
@@ -254,9 +258,9 @@ def _write_insight(
     insight: Diagnostics,
 ) -> None:
     """Write ``insight.json``."""
-    found = describe_insight(evidence, insight, data.encoder, spec.columns.sensitive)
-    found["search"] = search_insight(result, spec.as_json(), [trial.as_json() for trial in outcome.trials])
-    file.write_text(json.dumps(found, allow_nan=False), encoding="utf-8")
+    content = describe_insight(evidence, insight, data.encoder, spec.columns.sensitive)
+    content["search"] = search_insight(result, spec.as_json(), [trial.as_json() for trial in outcome.trials])
+    file.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
 
 
 def write_report(
@@ -339,12 +343,12 @@ _BUILDS = {
 
 def versions(libraries: Iterable[str]) -> dict[str, str]:
     """Return the versions of Python, of DMLS and of the installed ``libraries``."""
-    found = {"python": platform.python_version()}
+    versions_of = {"python": platform.python_version()}
     for library in ("dmls", *libraries):
         for distribution in _BUILDS.get(library, (library,)):
             try:
-                found[library] = version(distribution)
+                versions_of[library] = version(distribution)
                 break
             except PackageNotFoundError:
                 continue
-    return found
+    return versions_of

@@ -78,8 +78,8 @@ def prepare(
     )
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])
-    kept = max(1, min(GOLDEN_ROWS, _GOLDEN_VALUES // len(table.columns)))
-    golden, profile = table.raw(test[:kept]), profile_table(table)
+    golden_rows = max(1, min(GOLDEN_ROWS, _GOLDEN_VALUES // len(table.columns)))
+    golden, profile = table.raw(test[:golden_rows]), profile_table(table)
     # Of a matrix in a file, the champion predicts as many rows as a block has: they are in random order.
     asked = test[: _block_rows(len(table.columns))] if folder else test
     answers = champion.ask(table, asked) if champion else None
@@ -222,8 +222,8 @@ def prepare_models(
     names = [requested.model.name for requested in job.models]
     for requested in job.models:
         model = requested.model
-        known = models[0].data if models else None
-        if known and model.name not in worth_trying(names, known.n_classes, known.train.shape[1]):
+        first = models[0].data if models else None
+        if first and model.name not in worth_trying(names, first.n_classes, first.train.shape[1]):
             continue
         engine = load_engine(requested.engine, model.name)
         kind = (

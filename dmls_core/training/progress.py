@@ -129,17 +129,17 @@ class Progress:
     def trial(self, task: SearchTask, metric: str, trial: Trial, *, continued: bool = False) -> None:
         """Log a trial that has ended, or that continued after it was logged before."""
         # Another worker may have logged it first.
-        known = continued or trial.number in self._known
+        counted = continued or trial.number in self._known
         self._count(task, trial)
-        if known and trial.same_as is not None:
+        if counted and trial.same_as is not None:
             return  # the repeated trial has a line
-        if trial.same_as is None and not known:
+        if trial.same_as is None and not counted:
             self._paid.append(trial.seconds)
         if trial.value is None:
             line = f"trial {trial.number} failed: {trial.message}"
         else:
-            what = f"trial {trial.number}" + (" went on" if known else "")
-            count = "" if known else f"  {len(self._scored)} of {self._total}"
+            what = f"trial {trial.number}" + (" went on" if counted else "")
+            count = "" if counted else f"  {len(self._scored)} of {self._total}"
             best = trial.value if self._best is None else self._best
             line = (
                 f"{what}  {metric} {format_score(trial.value)}  best {format_score(best)}{count}{self._eta()}"

@@ -133,13 +133,13 @@ def _train(
 
 
 def _requested_models(request: TrainRequest, spec: Spec) -> tuple[RequestedModel, ...]:
-    wanted = request.engine if request.engine != "auto" else spec.resources.engine
-    if spec.resources.nodes > 1 and wanted == "auto":
-        wanted = "cpu"  # nodes have no GPUs
+    device = request.engine if request.engine != "auto" else spec.resources.engine
+    if spec.resources.nodes > 1 and device == "auto":
+        device = "cpu"  # nodes have no GPUs
     models, weighted = [], spec.columns.weight is not None
     for asked in spec.models:
         model = CATALOGUE[asked.name]
-        chosen = choose_engine(wanted, model, asked.hyperparameters, weighted=weighted)
+        chosen = choose_engine(device, model, asked.hyperparameters, weighted=weighted)
         models.append(RequestedModel(model, *chosen))
     return tuple(models)
 

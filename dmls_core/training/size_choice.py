@@ -77,7 +77,7 @@ def _test(
 ) -> Callable[[NDArray[np.float32]], bool]:
     """Return the test of a size's predictions."""
     truth, weights = sizes.truth, sizes.weights
-    whole = _answers(sizes.predictions[-1, -1], classifier=classifier)
+    full = _answers(sizes.predictions[-1, -1], classifier=classifier)
     drawn = min(len(truth), _RESAMPLED_ROWS)
     picks = np.random.default_rng(seed).integers(0, len(truth), (_RESAMPLES, drawn))
     scale = float(np.sqrt(drawn / len(truth)))
@@ -85,25 +85,25 @@ def _test(
     def scores(found: NDArray[np.float32]) -> NDArray[np.float64]:
         return np.array([compute(metric, truth[pick], found[pick], _picked(weights, pick)) for pick in picks])
 
-    score, resampled = compute(metric, truth, whole, weights), scores(whole)
+    score, resampled = compute(metric, truth, full, weights), scores(full)
     if not np.isfinite(score):
         return lambda _: False
     margin = MARGIN * scale * float(np.nanstd(resampled))
     # Weighted errors have the mean of the weighted rows, and its standard error.
     factor = 1.0 if weights is None else weights / weights.mean()
-    errors = _squared_errors(truth, whole) * factor if classifier else np.zeros(0)
+    errors = _squared_errors(truth, full) * factor if classifier else np.zeros(0)
 
     def loses_nothing(predictions: NDArray[np.float32]) -> bool:
-        found = _answers(predictions, classifier=classifier)
+        answers = _answers(predictions, classifier=classifier)
         if classifier:
-            worse = _squared_errors(truth, found) * factor - errors
+            worse = _squared_errors(truth, answers) * factor - errors
             if np.sqrt(len(truth)) * worse.mean() + _ONE_SIDED * worse.std() > MARGIN * errors.std():
                 return False
-        loss = sign * (score - compute(metric, truth, found, weights))
+        loss = sign * (score - compute(metric, truth, answers, weights))
         # Most sizes fail here, where the test is cheap. An undefined score is a failure.
         if not loss <= margin:
             return False
-        return bool(loss + _ONE_SIDED * scale * np.nanstd(scores(found) - resampled) <= margin)
+        return bool(loss + _ONE_SIDED * scale * np.nanstd(scores(answers) - resampled) <= margin)
 
     return loses_nothing
 

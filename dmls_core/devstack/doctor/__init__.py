@@ -46,7 +46,7 @@ def examine(platform: Platform) -> list[Check]:
         *service_checks(settings, embedded=embedded),
     ]
     with ThreadPoolExecutor(len(checks)) as pool:
-        return [check for found in pool.map(_safely, checks) for check in found]
+        return [check for results in pool.map(_safely, checks) for check in results]
 
 
 def _safely(check: Callable[[], Iterable[Check]]) -> list[Check]:
@@ -62,8 +62,8 @@ def _folder(folder: Path) -> list[Check]:
     """Check that other users cannot read the state folder."""
     if not folder.exists():
         return []
-    found = [folder, *(file for file in folder.iterdir() if file.is_file())]
-    open_ones = [path.name for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    paths = [folder, *(file for file in folder.iterdir() if file.is_file())]
+    open_ones = [path.name for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
     if open_ones:
         hint = f"chmod 700 {folder}; chmod 600 its files; credentials in it may be known to others"
         return [Check("state folder", "broken", f"others may read {', '.join(open_ones)}", hint)]

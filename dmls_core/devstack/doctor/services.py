@@ -79,7 +79,7 @@ def _store(settings: Settings) -> list[Check]:
 
     try:
         store = open_store(settings.root)
-        found = sum(1 for _ in store.list(layout.JOBS))
+        count = sum(1 for _ in store.list(layout.JOBS))
     except DmlsError as error:
         hint = "check the AWS_ variables: those of your shell win over the embedded platform's"
         return [Check("store", "broken", f"{settings.root}: {error}", hint)]
@@ -91,7 +91,7 @@ def _store(settings: Settings) -> list[Check]:
     if refused := refusals(store):
         message = f"{settings.root}: {len(refused)} of {FOLDERS} folders refuse writes: {refused[0]}"
         return [Check("store", "broken", message, f"{UNWRITABLE_HINT}. Then {_RESTART_HINT}")]
-    checks = [Check("store", "ok", f"{settings.root}, {found} jobs registered")]
+    checks = [Check("store", "ok", f"{settings.root}, {count} jobs registered")]
     faults: dict[str, str] = {}
     try:
         Registry(store).jobs(faults=faults)
@@ -322,8 +322,8 @@ def check_runner(context: Context) -> Check:
 
 def _check_study_connection(rest: AirflowClient) -> Check:
     """Check that Airflow has the connection to the database, and that its address accepts connections."""
-    found: dict[str, Any] | None = rest.get(f"/api/v2/connections/{STUDY_CONNECTION}")
-    if found is None:
+    connection: dict[str, Any] | None = rest.get(f"/api/v2/connections/{STUDY_CONNECTION}")
+    if connection is None:
         return Check(
             _STUDY_CHECK,
             "missing",
@@ -331,14 +331,14 @@ def _check_study_connection(rest: AirflowClient) -> Check:
             "[search] workers above 1 are refused",
             _ADD_CONNECTION,
         )
-    if found.get("conn_type") != "postgres":
+    if connection.get("conn_type") != "postgres":
         return Check(
             _STUDY_CHECK,
             "broken",
-            f"it is of type {found.get('conn_type')!r}",
+            f"it is of type {connection.get('conn_type')!r}",
             f"use type postgres: {_ADD_CONNECTION}",
         )
-    host, port = str(found.get("host") or ""), int(found.get("port") or _POSTGRES_PORT)
+    host, port = str(connection.get("host") or ""), int(connection.get("port") or _POSTGRES_PORT)
     if not host or host.startswith("/"):
         message = "it names a folder of sockets" if host else "it names no host"
         return Check(

@@ -206,34 +206,34 @@ class Engine(ABC):
 
         Values with the same effect become one value.
         """
-        found: dict[str, Scalar] = {}
+        settings: dict[str, Scalar] = {}
         for name, definition in model.hyperparameters.items():
             argument = cls.arguments.get(name, SAME)
             if not argument.unsupported:
                 value = params.get(name, definition.default)
-                found[name] = argument.aliases.get(str(value), value)
-        return found
+                settings[name] = argument.aliases.get(str(value), value)
+        return settings
 
     @classmethod
     def library_arguments(cls, settings: Mapping[str, Scalar]) -> dict[str, Scalar | None]:
         """Return the output of ``effective`` by the library's names and values."""
-        found: dict[str, Scalar | None] = {}
+        arguments: dict[str, Scalar | None] = {}
         for name, value in settings.items():
             argument = cls.arguments.get(name, SAME)
             translated: Scalar | None = value
             if isinstance(value, str):
                 translated = argument.values.get(value, None if value == NONE else value)
-            found[argument.name or name] = translated
-        return found
+            arguments[argument.name or name] = translated
+        return arguments
 
     @classmethod
     def recorded(
         cls, settings: Mapping[str, Scalar], library: Mapping[str, Scalar | None]
     ) -> dict[str, Scalar | None]:
         """Join the output of ``effective`` with the library's other parameters, by the library's names."""
-        known = {*cls.library_arguments(settings), *settings}
+        names = {*cls.library_arguments(settings), *settings}
         merged: dict[str, Scalar | None] = {k: None if v == NONE else v for k, v in settings.items()}
-        return merged | {k: v for k, v in library.items() if k not in known}
+        return merged | {k: v for k, v in library.items() if k not in names}
 
 
 class ForestEngine(Engine):
@@ -379,17 +379,19 @@ def refusal(model: ModelDefinition, error: Exception) -> Exception:
     return DataError(ValidationIssue(f"{model.name} cannot be fitted: {message}"))
 
 
-def spread_columns(found: FloatArray, codes: NDArray[Any], n_classes: int, absent: float = 0.0) -> FloatArray:
+def spread_columns(
+    columns: FloatArray, codes: NDArray[Any], n_classes: int, absent: float = 0.0
+) -> FloatArray:
     """Add columns of ``absent`` for the classes that the training rows of a fold lack.
 
     ``codes`` holds the class code of each column; the result has ``n_classes`` columns.
     """
     import numpy as np
 
-    if found.shape[1] == n_classes:
-        return found
-    full = np.full((len(found), n_classes), absent, dtype=found.dtype)
-    full[:, codes] = found
+    if columns.shape[1] == n_classes:
+        return columns
+    full = np.full((len(columns), n_classes), absent, dtype=columns.dtype)
+    full[:, codes] = columns
     return full
 
 

@@ -80,25 +80,25 @@ class FittedCatBoost(FittedBooster):
         """Predict; see ``FittedBooster.answers``."""
         import numpy as np
 
-        found: FloatArray = np.asarray(
+        margin: FloatArray = np.asarray(
             self.booster.predict(features, prediction_type="RawFormulaVal", thread_count=self._threads)
         )
         if self._n_classes > 2:
-            found = spread_columns(found, self.booster.classes_, self._n_classes, ABSENT)
-        return found if margins else self.from_margins(found)
+            margin = spread_columns(margin, self.booster.classes_, self._n_classes, ABSENT)
+        return margin if margins else self.from_margins(margin)
 
     def importances(self) -> FloatArray:
         """Return how much each feature changes the predictions, as shares."""
         import numpy as np
 
-        found = self.booster.get_feature_importance(type="PredictionValuesChange")
-        return shares(np.asarray(found, np.float64))
+        changes = self.booster.get_feature_importance(type="PredictionValuesChange")
+        return shares(np.asarray(changes, np.float64))
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
         said = self.booster.get_all_params()
-        own = {name: value for name, value in said.items() if isinstance(value, bool | int | float | str)}
-        return CatBoostEngine.recorded(self._settings, own)
+        library = {name: value for name, value in said.items() if isinstance(value, bool | int | float | str)}
+        return CatBoostEngine.recorded(self._settings, library)
 
     def can_stop_earlier(self) -> bool:
         """Return true: a round does not change those before."""

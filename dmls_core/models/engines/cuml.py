@@ -74,8 +74,8 @@ class FittedCumlForest(FittedTrees):
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
-        own = {k: v for k, v in self._forest.get_params().items() if k not in NOT_RECORDED}
-        return CumlForestEngine.recorded(self._settings, own)
+        library = {k: v for k, v in self._forest.get_params().items() if k not in NOT_RECORDED}
+        return CumlForestEngine.recorded(self._settings, library)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""

@@ -80,5 +80,5 @@ def _empty(model: treelite.Model) -> treelite.Model:
         builder.leaf(0.0)
         builder.end_node()
         builder.end_tree()
-    found: treelite.Model = builder.commit()
-    return found
+    empty: treelite.Model = builder.commit()
+    return empty

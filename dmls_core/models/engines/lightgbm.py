@@ -141,9 +141,9 @@ class FittedLightGBM(FittedBooster):
         """Return every effective parameter."""
         text = self.booster.model_to_string(num_iteration=1)
         said = dict(_PARAMETER.findall(text[text.rindex("parameters:") :]))
-        known = {ALIASES[name] for name in self._settings if name in ALIASES}
-        own = {k: v for k, v in said.items() if v and k not in known and not _UNRELATED.fullmatch(k)}
-        return LightGBMEngine.recorded(self._settings, own)
+        recorded = {ALIASES[name] for name in self._settings if name in ALIASES}
+        library = {k: v for k, v in said.items() if v and k not in recorded and not _UNRELATED.fullmatch(k)}
+        return LightGBMEngine.recorded(self._settings, library)
 
     def can_stop_earlier(self) -> bool:
         """Return whether a round does not change those before: dart scales them down."""

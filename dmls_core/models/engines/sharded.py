@@ -121,9 +121,9 @@ class GrowingShards(Growing):
                 return cluster.results(calls)
 
         parts = np.concatenate(cluster.retried(attempt))
-        found: FloatArray = np.empty_like(parts)
-        found[self._binned.positions] = parts
-        return found
+        predictions: FloatArray = np.empty_like(parts)
+        predictions[self._binned.positions] = parts
+        return predictions
 
 
 def send_rows(

@@ -128,8 +128,8 @@ class FittedXGBoost(FittedBooster):
 
     def answers(self, features: Array, *, margins: bool) -> FloatArray:
         """Predict; see ``FittedBooster.answers``."""
-        kind = "margin" if margins else "value"
-        return self._engine.fetch(self.booster.inplace_predict(features, predict_type=kind))
+        predict_type = "margin" if margins else "value"
+        return self._engine.fetch(self.booster.inplace_predict(features, predict_type=predict_type))
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
@@ -144,7 +144,7 @@ class FittedXGBoost(FittedBooster):
         """Return every effective parameter."""
         learner = json.loads(self.booster.save_config())["learner"]
         booster = learner["gradient_booster"]
-        own: dict[str, str] = {
+        library: dict[str, str] = {
             **learner["generic_param"],
             **learner["learner_train_param"],
             **booster["gbtree_train_param"],
@@ -152,7 +152,8 @@ class FittedXGBoost(FittedBooster):
             "base_score": learner["learner_model_param"]["base_score"],
         }
         return self._engine.recorded(
-            self._settings, {name: text for name, text in own.items() if name not in ALIASES and text != ""}
+            self._settings,
+            {name: text for name, text in library.items() if name not in ALIASES and text != ""},
         )
 
     def can_stop_earlier(self) -> bool:

@@ -67,8 +67,8 @@ def _category_levels(features: Array, categories: Sequence[int]) -> list[int]:
     levels = np.array([int(features[:, position].max()) + 1 for position in categories])
     if len(levels) and collective.is_distributed():
         levels = collective.allreduce(levels, collective.Op.MAX)
-    found: list[int] = levels.tolist()
-    return found
+    counts: list[int] = levels.tolist()
+    return counts
 
 
 def total_bins(features: Array, categories: Sequence[int], max_bin: Scalar) -> int:

@@ -46,13 +46,13 @@ def scored_rounds(model: ModelDefinition, space: Space) -> tuple[int, ...]:
 
     All values of a choice are scored; of a range at most ``SCORED_ROUNDS``, evenly spread on a log scale.
     """
-    wanted = space.searched.get(ROUNDS)
-    if wanted is None:
+    rounds_space = space.searched.get(ROUNDS)
+    if rounds_space is None:
         return (int(space.fixed.get(ROUNDS, model.hyperparameters[ROUNDS].default)),)
-    if isinstance(wanted, Choice):
-        return tuple(sorted(int(value) for value in wanted.values))
-    low, step = int(wanted.min), int(wanted.step or 1)
-    count = wanted.size or 1
+    if isinstance(rounds_space, Choice):
+        return tuple(sorted(int(value) for value in rounds_space.values))
+    low, step = int(rounds_space.min), int(rounds_space.step or 1)
+    count = rounds_space.size or 1
     last = low + step * (count - 1)
     if count <= SCORED_ROUNDS:
         return tuple(range(low, last + 1, step))

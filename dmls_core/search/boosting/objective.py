@@ -91,7 +91,7 @@ class BoostingObjective(Objective):
         super().__init__(task, space)
         # A booster of less than one round would have the score of another model.
         self._speedup = min(speedup, scored_rounds(task.model, space)[0])
-        searched = {name: wanted for name, wanted in space.searched.items() if name != ROUNDS}
+        searched = {name: values for name, values in space.searched.items() if name != ROUNDS}
         self.suggested = Space(searched, space.fixed)
         self._binned = BinnedFolds(task)
 
@@ -141,8 +141,8 @@ class BoostingObjective(Objective):
     def refit_params(self, best: Trial) -> dict[str, Scalar]:
         """Return those of a model with the last rate if the rate is automatic and the rounds are a range."""
         params = super().refit_params(best)
-        wanted = self.space.searched.get(ROUNDS)
-        if self._speedup == 1 or not isinstance(wanted, Range):
+        rounds_space = self.space.searched.get(ROUNDS)
+        if self._speedup == 1 or not isinstance(rounds_space, Range):
             return params
         if self.task.engine.effective(self.task.model, params).get("boosting_type") == "dart":
             return params  # it drops trees in each round: more and slower ones are another model
@@ -150,7 +150,7 @@ class BoostingObjective(Objective):
         last = Shrinkage.of(len(self.task.truth), self.task.n_classes, self.task.model.family).last
         read = scored_rounds(self.task.model, self.space)
         other = min(max(int(rounds * rate / last), read[0]), read[-1])
-        other -= (other - rounds) % int(wanted.step or 1)
+        other -= (other - rounds) % int(rounds_space.step or 1)
         if other == rounds or (other < rounds and rate >= last):
             return params
         return {**params, ROUNDS: other, LEARNING_RATE: round(rate * rounds / other, 6)}

@@ -97,55 +97,57 @@ class SuccessiveHalving:
         ordered = sorted(first, key=lambda trial: (-self.sign * trial.intermediate_values[0], trial.number))
         if not ordered:
             return Decision((), (), ())
-        known = {number: {rung.trial.steps: rung for rung in own} for number, own in rungs.items()}
+        by_trees = {number: {rung.trial.steps: rung for rung in reached} for number, reached in rungs.items()}
         # A trial that has grown alone has won: the time may have been up when that was decided.
-        alone = {number for number, own in rungs.items() if any(rung.alone for rung in own)}
-        compared = max((r.trial.steps or 0 for own in rungs.values() for r in own if not r.alone), default=0)
+        alone = {number for number, reached in rungs.items() if any(rung.alone for rung in reached)}
+        compared = max(
+            (r.trial.steps or 0 for reached in rungs.values() for r in reached if not r.alone), default=0
+        )
         alive = ordered[: 1 if not compared and (late or alone) else max_survivors(len(ordered))]
         path: tuple[int, ...] = (self.first_trees,)
         while len(alive) > 1:
             trees = next_size(self.sizes, path[-1])
-            if missing := [trial for trial in alive if trees not in known.get(trial.number, {})]:
-                return self._promote(missing, alive, path, trees, ended, known)
-            found = [known[trial.number][trees] for trial in alive]
-            kept, confidence = survivors(
-                [self.sign * rung.trial.intermediate_values[-1] for rung in found],
-                [self.sign * np.array(rung.jackknife) for rung in found],
+            if missing := [trial for trial in alive if trees not in by_trees.get(trial.number, {})]:
+                return self._promote(missing, alive, path, trees, ended, by_trees)
+            compared_rungs = [by_trees[trial.number][trees] for trial in alive]
+            going_on, confidence = survivors(
+                [self.sign * rung.trial.intermediate_values[-1] for rung in compared_rungs],
+                [self.sign * np.array(rung.jackknife) for rung in compared_rungs],
             )
             if trees == self.sizes[-1] or (compared == trees and (late or alone)):
-                kept = kept[:1]
-            best = alive[kept[0]].number
-            for position in sorted(set(range(len(alive))) - set(kept)):
+                going_on = going_on[:1]
+            best = alive[going_on[0]].number
+            for position in sorted(set(range(len(alive))) - set(going_on)):
                 sure = f"{confidence[position]:.0%} confidence"
                 why = f"pruned after {trees} trees: trial {best} is better with {sure}"
-                ended.append(replace(found[position].trial, state="pruned", message=why))
-            alive = [alive[position] for position in kept]
+                ended.append(replace(compared_rungs[position].trial, state="pruned", message=why))
+            alive = [alive[position] for position in going_on]
             path = path if trees == path[-1] else (*path, trees)
-        return self._grow_winner(alive[0], path, ended, known, late=late)
+        return self._grow_winner(alive[0], path, ended, by_trees, late=late)
 
     def _grow_winner(
         self,
         winner: Trial,
         path: tuple[int, ...],
         ended: list[Trial],
-        known: Mapping[int, Mapping[int | None, Rung]],
+        by_trees: Mapping[int, Mapping[int | None, Rung]],
         *,
         late: bool,
     ) -> Decision:
-        own = known.get(winner.number, {})
+        reached = by_trees.get(winner.number, {})
         for size in (size for size in self.sizes if size > path[-1]):
-            if size not in own and path[-1] in self.sizes:
+            if size not in reached and path[-1] in self.sizes:
                 if late:
                     break
-                if path[-1] not in own:
+                if path[-1] not in reached:
                     # Only the trees of the first rung have grown: their convergence is still unknown.
-                    return self._promote([winner], [winner], path, path[-1], ended, known)
-                if own[path[-1]].converged:
+                    return self._promote([winner], [winner], path, path[-1], ended, by_trees)
+                if reached[path[-1]].converged:
                     break
-            if size not in own:
-                return self._promote([winner], [winner], path, size, ended, known)
+            if size not in reached:
+                return self._promote([winner], [winner], path, size, ended, by_trees)
             path = (*path, size)
-        latest = own[path[-1]].trial if path[-1] in own else winner
+        latest = reached[path[-1]].trial if path[-1] in reached else winner
         complete = replace(latest, state="complete", message="")
         return Decision((), (*ended, complete), (complete,))
 
@@ -156,11 +158,11 @@ class SuccessiveHalving:
         path: tuple[int, ...],
         trees: int,
         ended: Sequence[Trial],
-        known: Mapping[int, Mapping[int | None, Rung]],
+        by_trees: Mapping[int, Mapping[int | None, Rung]],
     ) -> Decision:
         numbers = frozenset(trial.number for trial in alive)
         promotions = tuple(Promotion(trial, path, trees, numbers) for trial in missing)
-        latest = (known.get(trial.number, {}).get(path[-1]) for trial in alive)
+        latest = (by_trees.get(trial.number, {}).get(path[-1]) for trial in alive)
         leaders = [rung.trial if rung else trial for rung, trial in zip(latest, alive, strict=True)]
         return Decision(promotions, tuple(ended), tuple(leaders))
 
@@ -214,11 +216,11 @@ def max_survivors(count: int) -> int:
 
 def next_size(sizes: Sequence[int], trees: int) -> int:
     """Return the trees of the next rung: three times as many, or the nearest larger size of the space."""
-    wanted = trees * REDUCTION
-    if wanted < sizes[0]:
-        return wanted
+    target = trees * REDUCTION
+    if target < sizes[0]:
+        return target
     larger = (size for size in sizes if size > trees)
-    return min(larger, key=lambda size: abs(size - wanted), default=sizes[-1])
+    return min(larger, key=lambda size: abs(size - target), default=sizes[-1])
 
 
 def remaining_trees(forests: int, trees: int, sizes: Sequence[int]) -> int:
@@ -296,5 +298,5 @@ def survivors(
         for one in range(len(scores))
     ]
     limit = 0.5 * (1 + math.erf(CONFIDENCE / math.sqrt(2)))
-    kept = [one for one in order[: max_survivors(len(order))] if confidence[one] < limit]
-    return kept, confidence
+    going_on = [one for one in order[: max_survivors(len(order))] if confidence[one] < limit]
+    return going_on, confidence

@@ -283,10 +283,12 @@ class ForestObjective(HalvingObjective):
         """Return a text that is equal for configurations that are the same to the engine."""
         asked = {name: params[name] for name in self.suggested.searched}
         asked = {name: _SYNONYMS.get((name, value), value) for name, value in asked.items()}
-        found = self.task.engine.effective(self.task.model, self.suggested.fixed | asked)
+        settings = self.task.engine.effective(self.task.model, self.suggested.fixed | asked)
         if self.task.engine.device == "cpu":
-            found["max_features"] = _columns_per_split(found["max_features"], self.task.features.shape[1])
-        return json.dumps(found, sort_keys=True)
+            settings["max_features"] = _columns_per_split(
+                settings["max_features"], self.task.features.shape[1]
+            )
+        return json.dumps(settings, sort_keys=True)
 
     def fitted(self, best: Trial) -> Fitted | None:
         """Return the best configuration's forest, pruned to the best setting.
@@ -342,12 +344,12 @@ class ForestObjective(HalvingObjective):
         ordered = sorted(
             self._held.values(), key=lambda one: (-sign * one.intermediate_values[-1], one.number)
         )
-        found, size = [], 0
-        for place, one in enumerate(ordered):
+        beyond, size = [], 0
+        for rank, one in enumerate(ordered):
             size += one.nbytes
-            if place >= room or (place and size > limit):
-                found.append(one)
-        return found
+            if rank >= room or (rank and size > limit):
+                beyond.append(one)
+        return beyond
 
 
 def _columns_per_split(value: Scalar, columns: int) -> Scalar:

@@ -55,12 +55,12 @@ class Bins:
         ``code <= t`` is ``value <= edges[floor(t)]``. ``features`` holds the column of each node's split,
         negative in a leaf, whose threshold stays. All arrays have the shape (n_nodes,).
         """
-        found = thresholds.copy()
+        decoded = thresholds.copy()
         inner = np.flatnonzero(features >= 0)
         offsets = np.cumsum([0, *(len(edges) for edges in self.edges)])
         flat = np.concatenate(self.edges) if offsets[-1] else np.empty(0, np.float32)
-        found[inner] = flat[offsets[features[inner]] + thresholds[inner].astype(np.int64)]
-        return found
+        decoded[inner] = flat[offsets[features[inner]] + thresholds[inner].astype(np.int64)]
+        return decoded
 
 
 def _edges(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -160,8 +160,8 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
     draws = task.engine.effective(task.model, space.fixed)["bootstrap"]
     draws = draws and "bootstrap" not in space.searched and _most_drawn(task, space) <= _MAX_DRAWS
     engine = task.engine
-    known = on_cpu or (isinstance(engine, ForestEngine) and engine.reports_draws())
-    if known and draws and task.out_of_bag:
+    knows_draws = on_cpu or (isinstance(engine, ForestEngine) and engine.reports_draws())
+    if knows_draws and draws and task.out_of_bag:
         rows = few(np.arange(len(task.truth)))
         weights = task.weights, _of(task.weights, rows)
         split = ScoringSplit(features, task.target, features, rows, task.truth[rows], True, *weights)
@@ -207,10 +207,10 @@ def _most_drawn(task: SearchTask, space: Space) -> float:
 
 def _values(space: Space, name: str) -> tuple[Scalar, ...]:
     """Return the values of a hyperparameter in a space, or the ends of its range."""
-    wanted = space.searched.get(name)
-    if wanted is None:
+    values = space.searched.get(name)
+    if values is None:
         return (space.fixed[name],) if name in space.fixed else ()
-    return tuple(wanted.values) if isinstance(wanted, Choice) else (wanted.min, wanted.max)
+    return tuple(values.values) if isinstance(values, Choice) else (values.min, values.max)
 
 
 class ForestScorer(ABC):
@@ -331,5 +331,5 @@ class SummedForest(ForestScorer):
 
     def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
-        found: NDArray[np.float64] = self._sums[rows, self._slots[limit]] / self._counts[rows, None]
-        return found
+        means: NDArray[np.float64] = self._sums[rows, self._slots[limit]] / self._counts[rows, None]
+        return means

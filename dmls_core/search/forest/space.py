@@ -112,24 +112,24 @@ def restrictiveness(name: str, value: Scalar, rows: int) -> float:
     return float(value)
 
 
-def axis(wanted: Hyperparameter, points: int) -> tuple[Scalar, ...]:
+def axis(hyperparameter: Hyperparameter, points: int) -> tuple[Scalar, ...]:
     """Return at most ``points`` values of a range, including both ends; all values of a choice."""
-    if isinstance(wanted, Choice):
-        return tuple(wanted.values)
-    size = wanted.size
+    if isinstance(hyperparameter, Choice):
+        return tuple(hyperparameter.values)
+    size = hyperparameter.size
     if size is not None and size <= points:
-        return tuple(wanted.min + number * (wanted.step or 1) for number in range(size))
-    if wanted.log:
-        found = np.geomspace(wanted.min, wanted.max, points)
-        inner = [float(value) for value in found[1:-1]]
-        if wanted.integer:
+        return tuple(hyperparameter.min + number * (hyperparameter.step or 1) for number in range(size))
+    if hyperparameter.log:
+        points_on_scale = np.geomspace(hyperparameter.min, hyperparameter.max, points)
+        inner = [float(value) for value in points_on_scale[1:-1]]
+        if hyperparameter.integer:
             inner = [round(value) for value in inner]
-        return tuple(dict.fromkeys((wanted.min, *inner, wanted.max)))
-    return _even(wanted, size, points)
+        return tuple(dict.fromkeys((hyperparameter.min, *inner, hyperparameter.max)))
+    return _even(hyperparameter, size, points)
 
 
-def _even(wanted: Range, size: int | None, points: int) -> tuple[Scalar, ...]:
+def _even(hyperparameter: Range, size: int | None, points: int) -> tuple[Scalar, ...]:
     if size is None:
-        return tuple(float(value) for value in np.linspace(wanted.min, wanted.max, points))
+        return tuple(float(value) for value in np.linspace(hyperparameter.min, hyperparameter.max, points))
     steps = sorted({round(value) for value in np.linspace(0, size - 1, points)})
-    return tuple(wanted.min + step * (wanted.step or 1) for step in steps)
+    return tuple(hyperparameter.min + step * (hyperparameter.step or 1) for step in steps)

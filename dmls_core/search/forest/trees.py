@@ -62,8 +62,8 @@ class Nodes:
         weight, impurity = tree.weighted_n_node_samples, tree.impurity
         gains = np.full(len(left), np.inf)
         down, up = left[inner], right[inner]
-        kept = (weight[down] * impurity[down] + weight[up] * impurity[up]) / weight[inner]
-        gains[inner] = weight[inner] / weight[0] * (impurity[inner] - kept)
+        remaining = (weight[down] * impurity[down] + weight[up] * impurity[up]) / weight[inner]
+        gains[inner] = weight[inner] / weight[0] * (impurity[inner] - remaining)
         return cls(parents, depths, tree.n_node_samples, gains, tuple(levels))
 
     def stops(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.bool_]:
@@ -119,14 +119,14 @@ def prune_tree(tree: Tree, limits: Mapping[str, Scalar], rows: int, bins: Bins |
     found = Nodes.of(tree)
     stops = found.stops([limits], rows)[:, 0]
     leaf_of = found.pruned_leaves([limits], rows)[:, 0]
-    kept = np.flatnonzero(leaf_of == np.arange(len(leaf_of)))
-    place = np.full(len(leaf_of), LEAF)
-    place[kept] = np.arange(len(kept))
+    kept_nodes = np.flatnonzero(leaf_of == np.arange(len(leaf_of)))
+    new_position = np.full(len(leaf_of), LEAF)
+    new_position[kept_nodes] = np.arange(len(kept_nodes))
     state = tree.__getstate__()
-    nodes = state["nodes"][kept].copy()
-    leaf = stops[kept] | (nodes["left_child"] == LEAF)
+    nodes = state["nodes"][kept_nodes].copy()
+    leaf = stops[kept_nodes] | (nodes["left_child"] == LEAF)
     for side in ("left_child", "right_child"):
-        nodes[side] = np.where(leaf, LEAF, place[nodes[side]])
+        nodes[side] = np.where(leaf, LEAF, new_position[nodes[side]])
     nodes["feature"][leaf] = _NO_FEATURE
     nodes["threshold"][leaf] = _NO_FEATURE
     if bins:
@@ -134,10 +134,10 @@ def prune_tree(tree: Tree, limits: Mapping[str, Scalar], rows: int, bins: Bins |
     smaller = type(tree)(tree.n_features, np.asarray(tree.n_classes, dtype=np.intp), tree.n_outputs)
     smaller.__setstate__(
         {
-            "max_depth": int(found.depths[kept].max()),
-            "node_count": len(kept),
+            "max_depth": int(found.depths[kept_nodes].max()),
+            "node_count": len(kept_nodes),
             "nodes": nodes,
-            "values": state["values"][kept].copy(),
+            "values": state["values"][kept_nodes].copy(),
         }
     )
     return smaller

@@ -106,10 +106,10 @@ def _ranked(left: Sequence[Entry], counted: dict[str, int], better: Better) -> l
         for value in entry.values[: counted[entry.model]]:
             if value is not None and (best is None or better(value, best)):
                 best = value
-        place = len(ranked)
-        while place and _beats(best, ranked[place - 1][0], better):
-            place -= 1
-        ranked.insert(place, (best, entry))
+        position = len(ranked)
+        while position and _beats(best, ranked[position - 1][0], better):
+            position -= 1
+        ranked.insert(position, (best, entry))
     return [entry for _, entry in ranked]
 
 

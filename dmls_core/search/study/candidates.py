@@ -142,8 +142,8 @@ class CandidateStudy:
         self._portfolio: list[dict[str, Scalar]] = []
         for point in points if suggested.searched else ():
             if suggested.contains(point):
-                known = {name: point[name] for name in suggested.searched}
-                self._portfolio += [known] if known not in self._portfolio else []
+                searched = {name: point[name] for name in suggested.searched}
+                self._portfolio += [searched] if searched not in self._portfolio else []
         self._records: dict[int, TrialRecord] = {}
         self._identities: dict[int, str] = {}
         direction = candidate.task.direction
@@ -165,14 +165,14 @@ class CandidateStudy:
 
     def records(self) -> dict[int, TrialRecord]:
         """Return the latest record of each trial number; raise ``KeyError`` if the study is gone."""
-        found: dict[int, TrialRecord] = {}
+        records: dict[int, TrialRecord] = {}
         for trial in self.claims.trials():
             number = trial.user_attrs.get(NUMBER)
             if number is not None:
-                found[number] = self._record(number, trial)
+                records[number] = self._record(number, trial)
         for number, ended in self.promotions.ended().items() if self.promotions else ():
-            found[number] = replace(found[number], state=ended.state, trial=ended)
-        return found
+            records[number] = replace(records[number], state=ended.state, trial=ended)
+        return records
 
     def exhausted(self, taken: int, *, repeat: bool) -> bool:
         """Return whether there is nothing left to suggest after ``taken`` trials of this model.
@@ -200,13 +200,13 @@ class CandidateStudy:
 
     def adopt(self, trial: Trial) -> None:
         """Add a trial of an earlier attempt; sampler and pruner see the same history as then."""
-        wanted = self._distributions.encode(trial.params)
+        encoded = self._distributions.encode(trial.params)
         # Asked again, the sampler makes the same suggestion.
         repeat = self.candidate.strategy.stateful
-        asked = self._ask(trial.number, {} if repeat else wanted)
-        if asked.params != wanted:
+        asked = self._ask(trial.number, {} if repeat else encoded)
+        if asked.params != encoded:
             self.study.tell(asked, state=TrialState.FAIL)
-            asked = self._ask(trial.number, wanted)
+            asked = self._ask(trial.number, encoded)
         asked.set_user_attr(CLAIMED, True)
         self.finish(asked, trial, again=True)
 
@@ -241,13 +241,13 @@ class CandidateStudy:
 
     def same_as(self, params: Mapping[str, Scalar], records: Mapping[int, TrialRecord]) -> Trial | None:
         """Return the first trial whose hyperparameters are the same to the engine."""
-        wanted = self.objective.identity(params)
+        identity = self.objective.identity(params)
         for number, record in sorted(records.items()):
             if record.trial is None or record.model != self.candidate.model:
                 continue
             if number not in self._identities:
                 self._identities[number] = self.objective.identity(self._distributions.decode(record.params))
-            if self._identities[number] == wanted:
+            if self._identities[number] == identity:
                 return record.trial
         return None
 
@@ -264,13 +264,13 @@ class CandidateStudy:
         if not self.promotions:
             return []
         bracket = self.bracket(records)
-        found = [t for t in self._own(records) if t.bracket == bracket and t.state != "failed"]
-        return found if any(trial.same_as is None for trial in found) else []
+        waiting = [t for t in self._own(records) if t.bracket == bracket and t.state != "failed"]
+        return waiting if any(trial.same_as is None for trial in waiting) else []
 
     def _record(self, number: int, trial: FrozenTrial) -> TrialRecord:
-        known = self._records.get(trial.number)
-        if known:
-            return known
+        recorded = self._records.get(trial.number)
+        if recorded:
+            return recorded
         model = self.candidate.model
         if TRIAL in trial.user_attrs and trial.state.is_finished():
             ended = self._storage.load(trial.user_attrs[TRIAL])

@@ -64,15 +64,17 @@ class StudyDatabase:
         if address is None or address.get_backend_name() != "postgresql":
             raise PlatformError(f"the URL of the study database must be PostgreSQL's: {_DRIVER}://...")
         self._interval = heartbeat_interval
-        whole = address.set(drivername=_DRIVER)
+        full_address = address.set(drivername=_DRIVER)
         # Each lock has its own connection, so that it is free as soon as its holder is gone.
         self._locks = sqlalchemy.create_engine(
-            whole, poolclass=sqlalchemy.NullPool, connect_args={"options": _SESSION, "connect_timeout": 30}
+            full_address,
+            poolclass=sqlalchemy.NullPool,
+            connect_args={"options": _SESSION, "connect_timeout": 30},
         )
         with self.locked("tables"), reaching():
             try:
                 self.optuna = RDBStorage(
-                    whole.render_as_string(hide_password=False),
+                    full_address.render_as_string(hide_password=False),
                     engine_kwargs={
                         "pool_size": 2,
                         "pool_pre_ping": True,

@@ -18,8 +18,11 @@ class Distributions:
     """
 
     def __init__(self, space: Space) -> None:
-        self._labels = {name: _labels(wanted) for name, wanted in space.searched.items()}
-        self.of = {name: _distribution(wanted, self._labels[name]) for name, wanted in space.searched.items()}
+        self._labels = {name: _labels(hyperparameter) for name, hyperparameter in space.searched.items()}
+        self.of = {
+            name: _distribution(hyperparameter, self._labels[name])
+            for name, hyperparameter in space.searched.items()
+        }
 
     def decode(self, params: Mapping[str, Any]) -> dict[str, Scalar]:
         """Return Optuna's parameters as values of the spec."""
@@ -30,24 +33,26 @@ class Distributions:
         return {name: repr(params[name]) if self._labels[name] else params[name] for name in self.of}
 
 
-def _labels(wanted: Hyperparameter) -> dict[str, Scalar]:
-    if not isinstance(wanted, Choice) or len(set(wanted.values)) == len(wanted.values):
+def _labels(hyperparameter: Hyperparameter) -> dict[str, Scalar]:
+    if not isinstance(hyperparameter, Choice) or len(set(hyperparameter.values)) == len(
+        hyperparameter.values
+    ):
         return {}
-    return {repr(value): value for value in wanted.values}
+    return {repr(value): value for value in hyperparameter.values}
 
 
-def _distribution(wanted: Hyperparameter, labels: dict[str, Scalar]) -> BaseDistribution:
-    if isinstance(wanted, Choice):
-        return CategoricalDistribution(tuple(labels) or wanted.values)
-    if wanted.log:
-        kind = IntDistribution if wanted.integer else FloatDistribution
-        return kind(wanted.min, wanted.max, log=True)
-    if wanted.size is None:
-        return FloatDistribution(wanted.min, wanted.max)
-    step = wanted.step or 1
-    high = wanted.min + step * (wanted.size - 1)
+def _distribution(hyperparameter: Hyperparameter, labels: dict[str, Scalar]) -> BaseDistribution:
+    if isinstance(hyperparameter, Choice):
+        return CategoricalDistribution(tuple(labels) or hyperparameter.values)
+    if hyperparameter.log:
+        distribution = IntDistribution if hyperparameter.integer else FloatDistribution
+        return distribution(hyperparameter.min, hyperparameter.max, log=True)
+    if hyperparameter.size is None:
+        return FloatDistribution(hyperparameter.min, hyperparameter.max)
+    step = hyperparameter.step or 1
+    high = hyperparameter.min + step * (hyperparameter.size - 1)
     return (
-        IntDistribution(wanted.min, high, step=step)
-        if wanted.integer
-        else FloatDistribution(wanted.min, high, step=step)
+        IntDistribution(hyperparameter.min, high, step=step)
+        if hyperparameter.integer
+        else FloatDistribution(hyperparameter.min, high, step=step)
     )

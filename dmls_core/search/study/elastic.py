@@ -89,8 +89,8 @@ class SlotReturns:
         due = [moment for moment in waiting if now - moment >= NOTICE_SECONDS]
         chosen: dict[Helper, float] = {}
         for helper in list(self._order()) if due else ():
-            wanted = sum(moment >= helper.since - PASSED_OVER_SECONDS for moment in due)
-            if wanted > len(self._left) + len(chosen):
+            needed = sum(moment >= helper.since - PASSED_OVER_SECONDS for moment in due)
+            if needed > len(self._left) + len(chosen):
                 chosen[helper] = self._asked.setdefault(helper, now)
         return chosen
 

@@ -99,9 +99,9 @@ class SearchStudy:
             }
             records = self._records()
             for trial in sorted(self._kept(), key=lambda trial: trial.number):
-                known = records.get(trial.number)
+                record = records.get(trial.number)
                 model = trial.model or self._candidates[0].model
-                if model in self._studies and (known is None or known.state == "stale"):
+                if model in self._studies and (record is None or record.state == "stale"):
                     self._studies[model].adopt(replace(trial, model=model))
             if leader:
                 self._first.set_user_attr(STOPPED, False)
@@ -124,9 +124,9 @@ class SearchStudy:
                 except KeyError:
                     # Another worker has removed the study: the run is over.
                     return {}, "end"
-                found = self._next(records, late=late, should_stop=should_stop, time_used=time_used)
-                if found is not None:
-                    return records, found
+                claim = self._next(records, late=late, should_stop=should_stop, time_used=time_used)
+                if claim is not None:
+                    return records, claim
 
     def _next(
         self,
@@ -148,11 +148,11 @@ class SearchStudy:
                 return self._take_over(stale, records)
             entries = [self._entry(study, records) for study in self._studies.values()]
             expected = expected_trials(self._n_trials, sum(entry.taken for entry in entries), time_used)
-            found = next_turn(entries, expected, self._candidates[0].task.better)
-            if not isinstance(found, str):
+            following = next_turn(entries, expected, self._candidates[0].task.better)
+            if not isinstance(following, str):
                 number = max(records, default=-1) + 1
-                return self._claim_trial(self._studies[found.model], number, records, None)
-            turn = rest if found == "end" else found
+                return self._claim_trial(self._studies[following.model], number, records, None)
+            turn = rest if following == "end" else following
         # No new trial starts before successive halving has decided.
         for study in self._studies.values():
             if study.promotions and _running(study, records):
@@ -303,13 +303,13 @@ class SearchStudy:
         return False
 
     def _take_over(self, stale: Sequence[int], records: Mapping[int, TrialRecord]) -> Claim | None:
-        known = {trial.number: trial for trial in self._kept()}
+        written = {trial.number: trial for trial in self._kept()}
         for number in stale:
             study = self._studies[records[number].model]
-            if number not in known:
+            if number not in written:
                 return self._claim_trial(study, number, records, records[number])
             # Its worker died between writing the trial's file and recording it.
-            study.adopt(known[number])
+            study.adopt(written[number])
         return None
 
     def _claim_trial(
@@ -328,16 +328,16 @@ class SearchStudy:
 
     def _entry(self, study: CandidateStudy, records: Mapping[int, TrialRecord]) -> Entry:
         model = study.candidate.model
-        own = [record for _, record in sorted(records.items()) if record.model == model]
-        failed = [record.state == "failed" for record in own if record.state != "running"]
+        of_model = [record for _, record in sorted(records.items()) if record.model == model]
+        failed = [record.state == "failed" for record in of_model if record.state != "running"]
         hopeless = sum(failed) > self._n_trials or sum(failed[-_MAX_FAILURES:]) == _MAX_FAILURES
         pending = {trial.number for trial in study.pending(records)}
-        ended = [record.trial for record in own if record.trial and record.number not in pending]
+        ended = [record.trial for record in of_model if record.trial and record.number not in pending]
         return Entry(
             model=model,
             values=scored_values(ended),
-            running=len(pending) + sum(record.state == "running" for record in own),
-            closed=hopeless or self._exhausted(study, records, len(own)),
+            running=len(pending) + sum(record.state == "running" for record in of_model),
+            closed=hopeless or self._exhausted(study, records, len(of_model)),
         )
 
     def _exhausted(self, study: CandidateStudy, records: Mapping[int, TrialRecord], taken: int) -> bool:
@@ -365,8 +365,8 @@ def _running(study: CandidateStudy, records: Mapping[int, TrialRecord]) -> bool:
     return any(record.model == model and record.state == "running" for record in records.values())
 
 
-def _same_end(trial: Trial, known: Trial | None) -> bool:
-    return known is not None and (known.state, known.message, known.steps) == (
+def _same_end(trial: Trial, recorded: Trial | None) -> bool:
+    return recorded is not None and (recorded.state, recorded.message, recorded.steps) == (
         trial.state,
         trial.message,
         trial.steps,
