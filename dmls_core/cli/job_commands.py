@@ -29,7 +29,7 @@ from dmls_core.settings import load_settings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dmls_core.cli.job_view import JobRow
+    from dmls_core.cli.job_view import ListedJob
     from dmls_core.intake import Status
     from dmls_core.store import Store
 
@@ -116,7 +116,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
             out.print(f"{escape(row.job)}: {message}")
 
 
-def _job_table(rows: Sequence[JobRow], messages: Sequence[str] = ()) -> Table:
+def _job_table(rows: Sequence[ListedJob], messages: Sequence[str] = ()) -> Table:
     """Return the table of jobs, with a column of messages if there are any."""
     from rich.table import Table
 

@@ -58,7 +58,7 @@ def read_queue(settings: Settings) -> dict[str, QueuePlace]:
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class ListedJob:
     """One line of ``dmls jobs``."""
 
     job: str
@@ -71,7 +71,7 @@ class JobRow:
     queue: QueuePlace | None = None
 
 
-def job_rows(store: Store, settings: Settings) -> list[JobRow]:
+def job_rows(store: Store, settings: Settings) -> list[ListedJob]:
     """Return all jobs and all submissions that were not accepted, the latest change first."""
     records = {(record.team, record.name): record for record in Registry(store).jobs()}
     answered = {
@@ -95,10 +95,10 @@ def job_rows(store: Store, settings: Settings) -> list[JobRow]:
 
 def _row(
     job: tuple[str, str], status: Status | None, record: JobRecord | None, served: ServedModel | None
-) -> JobRow:
+) -> ListedJob:
     active = record if record and record.state == "active" else None
     retired = record is not None and active is None and (status is None or status.state == "waiting")
-    return JobRow(
+    return ListedJob(
         job="/".join(job),
         state="retired" if retired else status.state if status else "accepted",
         message=status.message if status else "not checked yet",
@@ -239,7 +239,7 @@ _ANSWER_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskInstance:
     """One task instance; ``map_index`` is -1 unless it is mapped, ``seconds`` is None until it has ended."""
 
     task_id: str
@@ -268,12 +268,12 @@ class JobRuns:
         run: str = answer["dag_runs"][0]["dag_run_id"]
         return run
 
-    def tasks(self, run: str) -> list[Task]:
+    def tasks(self, run: str) -> list[TaskInstance]:
         """Return the tasks of a run in the order of their start; those not started come last."""
         instances = self._get(f"dagRuns/{quote(run)}/taskInstances")["task_instances"]
         instances.sort(key=lambda entry: (entry["start_date"] is None, entry["start_date"] or ""))
         return [
-            Task(
+            TaskInstance(
                 entry["task_id"],
                 entry["map_index"],
                 entry["state"] or "none",
@@ -283,7 +283,7 @@ class JobRuns:
             for entry in instances
         ]
 
-    def log(self, run: str, task: Task) -> Iterator[str]:
+    def log(self, run: str, task: TaskInstance) -> Iterator[str]:
         """Yield the lines of a task's latest try."""
         path = f"dagRuns/{quote(run)}/taskInstances/{quote(task.task_id)}/logs/{task.try_number}"
         answer = self._get(f"{path}?map_index={task.map_index}&full_content=true")

@@ -24,7 +24,7 @@ POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class SearchWorker:
     """One of a run's trainers, at most ``workers``; the leader, number 0, waits for the others' trials."""
 
     number: int = 0
@@ -38,7 +38,7 @@ class Worker:
 
 def optimize(
     study: SearchStudy,
-    worker: Worker,
+    worker: SearchWorker,
     *,
     timeout: float | None = None,
     should_stop: ShouldStop = never_stop,
@@ -124,5 +124,7 @@ def search(
         keep=lambda trial, _: on_trial(trial),
     )
     study.join()
-    optimize(study, Worker(), timeout=timeout, should_stop=should_stop, on_progress=on_progress, stop=stop)
+    optimize(
+        study, SearchWorker(), timeout=timeout, should_stop=should_stop, on_progress=on_progress, stop=stop
+    )
     return pick_winner(candidates, study.trials())

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dmls_core.spec.data_table import Table
+from dmls_core.spec.data_table import SpecTable
 from dmls_core.spec.values import Number, Value
 
 Scalar = bool | int | float | str
@@ -117,7 +117,7 @@ _GRID_POINTS = 5
 """Number of points of a range without a step in a grid search."""
 
 
-class Range(Table):
+class Range(SpecTable):
     """Numbers from ``min`` to ``max``, both included; integers if both are integers.
 
     Attributes:
@@ -154,7 +154,7 @@ class Range(Table):
         return _GRID_POINTS
 
 
-class Choice(Table):
+class Choice(SpecTable):
     """One of ``values``, in the order of the spec; a single one is a fixed value."""
 
     values: Annotated[tuple[Value, ...], Field(strict=False, min_length=1)]

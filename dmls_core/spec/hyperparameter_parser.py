@@ -110,7 +110,7 @@ def read_hyperparameter(
     limits: SpecLimits,
 ) -> Hyperparameter | None:
     """Validate one hyperparameter's table; ``None`` after adding its issues."""
-    reader = _Reader(definition, path, issues, limits)
+    reader = _HyperparameterReader(definition, path, issues, limits)
     if not isinstance(table, dict):
         reader.note_not_a_table(table)
         return None
@@ -121,7 +121,7 @@ def read_hyperparameter(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _HyperparameterReader:
     definition: HyperparameterDefinition
     path: Path
     issues: IssueCollector

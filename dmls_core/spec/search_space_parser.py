@@ -96,7 +96,7 @@ def read_searches(
     limits: SpecLimits,
 ) -> tuple[ModelSearch, ...]:
     """Return the search space of each model; a table below the model's name overrides a common one."""
-    reader = _Reader(models, catalogue, issues, limits)
+    reader = _SearchReader(models, catalogue, issues, limits)
     common = {name: table for name, table in top.items() if name not in RESERVED and name not in catalogue}
     for name, table in common.items():
         reader.note_unknown(name, table)
@@ -116,7 +116,7 @@ def read_searches(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _SearchReader:
     models: tuple[ModelDefinition, ...]
     catalogue: Mapping[str, ModelDefinition]
     issues: IssueCollector

@@ -34,7 +34,7 @@ _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 @dataclass(frozen=True)
-class Data:
+class SuiteData:
     """A small data set.
 
     Attributes:
@@ -52,7 +52,7 @@ class Data:
         return len(self.x) * 3 // 4
 
 
-def make_data(kind: str, rows: int = 240, seed: int = 0) -> Data:
+def make_data(kind: str, rows: int = 240, seed: int = 0) -> SuiteData:
     """Return a data set of the kind ``binary``, ``multiclass`` or ``regression``, ``-nan``: with gaps.
 
     Column 0 holds the codes of a categorical feature with unknown values (-1), column 1 values that differ in
@@ -72,7 +72,7 @@ def make_data(kind: str, rows: int = 240, seed: int = 0) -> Data:
         y = np.digitize(signal, np.quantile(signal, np.linspace(0, 1, n_classes + 1)[1:-1])).astype(np.int32)
     if kind.endswith("-nan"):
         x[rng.random(x.shape) < 0.15] = np.nan
-    return Data(x, y, n_classes)
+    return SuiteData(x, y, n_classes)
 
 
 def kinds_of(model: ModelDefinition) -> list[str]:
@@ -177,7 +177,7 @@ class EngineSuite(EngineDefinitionSuite):
 
     @pytest.fixture
     def fit(self, engine: Engine) -> Callable[..., Fitted]:
-        def fit(model: ModelDefinition, data: Data, seed: int = 1, **params: Scalar) -> Fitted:
+        def fit(model: ModelDefinition, data: SuiteData, seed: int = 1, **params: Scalar) -> Fitted:
             return engine.fit(
                 model,
                 {**self.fast, **params},

@@ -24,7 +24,7 @@ from dmls_core.hardware import available_cpus
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.store import layout, open_store
-from dmls_core.training.request import Job
+from dmls_core.training.request import TrainingJob
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
 _FEWEST_FRESH = 30
@@ -55,13 +55,13 @@ class ChampionPredictions:
 
 
 @dataclass(frozen=True, slots=True)
-class Champion:
+class FetchedChampion:
     """The champion's files on this machine, or the ``problem`` that prevented it.
 
     ``job`` is the challenger's run; ``result`` is the ``result.json`` of the champion's run.
     """
 
-    job: Job
+    job: TrainingJob
     version: int
     result: dict[str, Any]
     encoder: Encoder | None = None
@@ -113,7 +113,7 @@ class Champion:
         return everything, "none"
 
 
-def fetch_champion(job: Job) -> Champion:
+def fetch_champion(job: TrainingJob) -> FetchedChampion:
     """Download the champion's files, checked against the ``result.json`` of its run."""
     request, folder = job.request, job.out.parent / "champion"
     result: dict[str, Any] = {}
@@ -131,11 +131,11 @@ def fetch_champion(job: Job) -> Champion:
         encoder = Encoder.from_json(json.loads((folder / Path(ENCODER).name).read_bytes()))
     except (DmlsError, ValueError, KeyError, TypeError) as error:
         problem = f"the champion's files cannot be read: {error}"
-        return Champion(job, request.champion_version, result, problem=problem)
-    return Champion(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
+        return FetchedChampion(job, request.champion_version, result, problem=problem)
+    return FetchedChampion(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
 
 
-def champion_params(job: Job, champion: Champion | None) -> tuple[str, dict[str, Scalar]]:
+def champion_params(job: TrainingJob, champion: FetchedChampion | None) -> tuple[str, dict[str, Scalar]]:
     """Return the champion's model and hyperparameters; an empty name if there is none, or it cannot be read.
 
     Helpers of a search, which compare with no ``champion``, read them as well: all workers suggest the same.
@@ -211,7 +211,7 @@ class Seen:
         )
 
 
-def _unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
+def _unseen_rows(job: TrainingJob, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
     """Return for each row of ``table`` whether the other run cannot have been trained on it: (n_rows,).
 
     * The same content, split in the same way: the same rows were held out, and none of them was trained on.

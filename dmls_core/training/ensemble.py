@@ -55,7 +55,7 @@ Chosen = Sequence[tuple[SearchTask, SearchOutcome]]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EnsembleMember:
     """A trial in an ensemble, with its model's name and all its hyperparameters."""
 
     model: str
@@ -72,7 +72,7 @@ class Ensemble:
     """
 
     fitted: FittedEnsemble
-    members: tuple[Member, ...]
+    members: tuple[EnsembleMember, ...]
     scores: tuple[float, float] | None = None
     rows: int = 0
 
@@ -101,7 +101,9 @@ def average_boosters(single: Fitted, chosen: Chosen) -> Ensemble | None:
     if not all(isinstance(one, FittedBooster) for one in fitted):
         return None
     weights = [1 / len(chosen)] * len(chosen)
-    members = (Member(task.model.name, outcome.best, outcome.params, weights[0]) for task, outcome in chosen)
+    members = (
+        EnsembleMember(task.model.name, outcome.best, outcome.params, weights[0]) for task, outcome in chosen
+    )
     return Ensemble(FittedEnsemble(cast("list[FittedBooster]", fitted), weights), tuple(members))
 
 
@@ -169,7 +171,7 @@ def _choose(
     return weights if certain and np.count_nonzero(weights) > 1 else None, (scores[0], scores[1])
 
 
-def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
+def candidates(task: SearchTask, outcome: SearchOutcome) -> list[EnsembleMember]:
     """Return the best trial, then those with the next best scores, ``_CANDIDATES`` at most.
 
     Nested search completes one forest only; the others are compared by their last rung, and get as many trees
@@ -183,7 +185,7 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
         if trial.state in states and trial.intermediate_values and trial.model == outcome.best.model
     ]
     others.sort(key=lambda trial: -task.sign * trial.intermediate_values[-1])
-    members: dict[str, Member] = {}
+    members: dict[str, EnsembleMember] = {}
     for trial in (outcome.best, *others):
         params = {**outcome.params, **trial.params}
         if forests and TREES in outcome.params:
@@ -192,16 +194,18 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
             rounds, model = int(outcome.best.params[TREES]), int(outcome.params[TREES])
             params[TREES] = int(trial.params[TREES]) * model // rounds
         identity = json.dumps(task.engine.effective(task.model, params), sort_keys=True)
-        members.setdefault(identity, Member(task.model.name, trial, params))
+        members.setdefault(identity, EnsembleMember(task.model.name, trial, params))
     return list(members.values())[:_CANDIDATES]
 
 
-def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[list[Member], OutOfSample]:
+def _score(
+    task: SearchTask, members: Sequence[EnsembleMember], trees: int
+) -> tuple[list[EnsembleMember], OutOfSample]:
     """Return the candidates that can be fitted and their margins for unseen rows; the first one must.
 
     ``trees`` is the number of trees of a forest; 0 for other models.
     """
-    fast_enough: list[Member] = []
+    fast_enough: list[EnsembleMember] = []
     margins, costs = [], []
     rows: NDArray[np.integer] = np.empty(0, np.int64)
     for member in members:

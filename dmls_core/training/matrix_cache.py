@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dmls_core.data.table.memory import TableSize
 from dmls_core.settings import CacheSettings, DataLimits
-from dmls_core.training.request import Job
+from dmls_core.training.request import TrainingJob
 
 SCHEMA = 1
 ENTRY, SIZE, PARTIAL = "entry.json", "size.json", ".part-"
@@ -62,7 +62,7 @@ class MatrixCache:
         self._own = folder / digest.hexdigest()
 
     @classmethod
-    def of(cls, job: Job) -> MatrixCache | None:
+    def of(cls, job: TrainingJob) -> MatrixCache | None:
         """Return the cache for a job's data; None if the settings name no folder."""
         settings = CacheSettings.from_environment()
         if not settings.folder:

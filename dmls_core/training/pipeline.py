@@ -39,12 +39,12 @@ from dmls_core.training.nodes import open_cluster
 from dmls_core.training.prepare import describe_search, prepare_models, sample_rows
 from dmls_core.training.prepared import Prepared
 from dmls_core.training.progress import Progress, format_score
-from dmls_core.training.request import Job
+from dmls_core.training.request import TrainingJob
 from dmls_core.training.run_folder import RunFolder
 from dmls_core.training.search import remove_study, run_worker, search_models
 
 
-def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+def join_search(job: TrainingJob, folder: RunFolder, progress: Progress) -> dict[str, Any]:
     """Run trials of a search that another trainer leads, until none is left."""
     with progress.phase("load"):
         models = prepare_models(job)
@@ -54,7 +54,7 @@ def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, An
 
 
 def run_pipeline(
-    job: Job, folder: RunFolder, progress: Progress, validation: BackgroundValidation
+    job: TrainingJob, folder: RunFolder, progress: Progress, validation: BackgroundValidation
 ) -> dict[str, Any]:
     """Search, refit, export and score; return ``result.json``, which is written last.
 
@@ -278,7 +278,7 @@ _LIBRARIES = ("optuna", "polars", "great-expectations")
 
 
 def _describe_run(
-    job: Job, data: Prepared, chosen: Chosen, fitted: Fitted, scores: HoldoutScores
+    job: TrainingJob, data: Prepared, chosen: Chosen, fitted: Fitted, scores: HoldoutScores
 ) -> dict[str, Any]:
     """Return ``result.json`` but for ``seconds``, ``artifacts`` and ``peak_memory_bytes``, known last."""
     spec, (task, outcome) = job.spec, chosen[0]
@@ -315,7 +315,7 @@ def _describe_run(
     }
 
 
-def describe_data(job: Job, data: Prepared) -> dict[str, Any]:
+def describe_data(job: TrainingJob, data: Prepared) -> dict[str, Any]:
     """Return ``data`` of ``result.json``, by which later challengers identify new rows."""
     return {
         "rows": len(data.train) + len(data.test) + data.left_out,

@@ -30,11 +30,11 @@ from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import worth_trying
 from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix, read_rows
-from dmls_core.training.champion import Champion, champion_params, fetch_champion
+from dmls_core.training.champion import FetchedChampion, champion_params, fetch_champion
 from dmls_core.training.matrix_cache import MatrixCache
 from dmls_core.training.memory import fits, run_memory, sampled_rows
 from dmls_core.training.prepared import HeldOut, Prepared, edge_rows, read_cached
-from dmls_core.training.request import Job
+from dmls_core.training.request import TrainingJob
 
 GOLDEN_ROWS = 100
 """Held-out rows that are kept with the model to verify deployments."""
@@ -48,7 +48,7 @@ def prepare(
     model: ModelDefinition,
     paths: Sequence[Path],
     engine: str = "cpu",
-    champion: Champion | None = None,
+    champion: FetchedChampion | None = None,
     folder: Path | None = None,
     *,
     keep_raw: bool = False,
@@ -187,7 +187,7 @@ class PreparedModel:
 
 
 def prepare_models(
-    job: Job, cluster: Cluster | None = None, *, validated: Callable[[], None] = lambda: None
+    job: TrainingJob, cluster: Cluster | None = None, *, validated: Callable[[], None] = lambda: None
 ) -> list[PreparedModel]:
     """Read the data and prepare every model, to be fitted on ``cluster`` if there is one.
 
@@ -252,7 +252,7 @@ def prepare_models(
     return models
 
 
-def describe_search(job: Job, models: Sequence[PreparedModel]) -> str:
+def describe_search(job: TrainingJob, models: Sequence[PreparedModel]) -> str:
     """Return a text such as ``searching max_depth of xgboost-classifier``."""
     parts = [
         f"{', '.join(model.candidate.space.searched) or 'nothing'} of {model.task.model.name}"

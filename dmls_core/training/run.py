@@ -23,8 +23,8 @@ from dmls_core.training.background_validation import BackgroundValidation
 from dmls_core.training.known_hashes import KnownHashes
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import (
-    Job,
     RequestedModel,
+    TrainingJob,
     TrainRequest,
     choose_engine,
     convert_data,
@@ -121,7 +121,7 @@ def _train(
         on_cpu = all(requested.engine == "cpu" for requested in models)
         with progress.phase("load"), _absent("pandas") if on_cpu else nullcontext():
             from dmls_core.training.pipeline import join_search, run_pipeline
-        job = Job(request, spec, models, key, files, out, study)
+        job = TrainingJob(request, spec, models, key, files, out, study)
         if validation is None:
             return join_search(job, folder, progress)
         try:

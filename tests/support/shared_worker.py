@@ -16,7 +16,7 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.objective import Objective
-from dmls_core.search.optimize import Worker, optimize
+from dmls_core.search.optimize import SearchWorker, optimize
 from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
 from dmls_core.search.study.database import StudyDatabase
 from dmls_core.search.study.study import SearchStudy, remove_studies
@@ -149,7 +149,7 @@ def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
         else [costly(model, strategy, fits, wanted.get("seconds", 0.05)) for model in models]
     )
     database = StudyDatabase(url, heartbeat_interval=1, grace_period=wanted.get("grace", 4))
-    worker = Worker(wanted["worker"], wanted["workers"])
+    worker = SearchWorker(wanted["worker"], wanted["workers"])
     name = wanted.get("name", "key")
     study = SearchStudy(
         database,

@@ -95,7 +95,7 @@ def loss_share(
     return loss / (1.0 + loss)
 
 
-class Curve:
+class LearningCurve:
     """The scores of each fold's booster at the rounds where it was scored."""
 
     def __init__(self, read: Sequence[int], task: SearchTask) -> None:

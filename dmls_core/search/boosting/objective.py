@@ -15,7 +15,7 @@ from dmls_core.models.engines import Binned, BoostingEngine, Growing
 from dmls_core.search.boosting.learning_curve import (
     ROUNDS,
     RUNGS,
-    Curve,
+    LearningCurve,
     has_plateaued,
     loss_share,
     rung_rounds,
@@ -107,7 +107,7 @@ class BoostingObjective(Objective):
         started = time.monotonic()
         task, space = self.task, self.space
         read = scored_rounds(task.model, space)
-        curve = Curve(read, task)
+        curve = LearningCurve(read, task)
         intermediate_values: list[float] = []
         steps = RUNGS + len(task.folds)
         engine = task.engine.device
@@ -156,7 +156,11 @@ class BoostingObjective(Objective):
         return {**params, ROUNDS: other, LEARNING_RATE: round(rate * rounds / other, 6)}
 
     def _steps(
-        self, settings: dict[str, Scalar], read: tuple[int, ...], curve: Curve, stop: Callable[[], bool]
+        self,
+        settings: dict[str, Scalar],
+        read: tuple[int, ...],
+        curve: LearningCurve,
+        stop: Callable[[], bool],
     ) -> Iterator[None]:
         """Grow and score step by step; ``curve`` collects the scores."""
         task = self.task
@@ -191,7 +195,7 @@ class BoostingObjective(Objective):
         return float(self.task.engine.effective(self.task.model, settings)[LEARNING_RATE])
 
     def _score(
-        self, fold: int, growing: Growing, rounds: int, curve: Curve, stop: Callable[[], bool]
+        self, fold: int, growing: Growing, rounds: int, curve: LearningCurve, stop: Callable[[], bool]
     ) -> None:
         if stop():
             raise _StoppedError

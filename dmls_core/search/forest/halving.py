@@ -63,7 +63,7 @@ class Promotion:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class HalvingDecision:
     """The decision that follows from the rungs so far.
 
     ``promotions`` are the trials to promote now and ``leaders`` the latest states of the surviving trials,
@@ -87,7 +87,9 @@ class SuccessiveHalving:
     configurations: int
     sign: int
 
-    def decide(self, first: Sequence[Trial], rungs: Mapping[int, Sequence[Rung]], *, late: bool) -> Decision:
+    def decide(
+        self, first: Sequence[Trial], rungs: Mapping[int, Sequence[Rung]], *, late: bool
+    ) -> HalvingDecision:
         """Return the decision that follows from a complete first rung (without failed and repeated trials).
 
         ``rungs`` are those of each promoted trial, by number. If ``late`` (the time is up), the best trial
@@ -96,7 +98,7 @@ class SuccessiveHalving:
         ended: list[Trial] = []
         ordered = sorted(first, key=lambda trial: (-self.sign * trial.intermediate_values[0], trial.number))
         if not ordered:
-            return Decision((), (), ())
+            return HalvingDecision((), (), ())
         by_trees = {number: {rung.trial.steps: rung for rung in reached} for number, reached in rungs.items()}
         # A trial that has grown alone has won: the time may have been up when that was decided.
         alone = {number for number, reached in rungs.items() if any(rung.alone for rung in reached)}
@@ -133,7 +135,7 @@ class SuccessiveHalving:
         by_trees: Mapping[int, Mapping[int | None, Rung]],
         *,
         late: bool,
-    ) -> Decision:
+    ) -> HalvingDecision:
         reached = by_trees.get(winner.number, {})
         for size in (size for size in self.sizes if size > path[-1]):
             if size not in reached and path[-1] in self.sizes:
@@ -149,7 +151,7 @@ class SuccessiveHalving:
             path = (*path, size)
         latest = reached[path[-1]].trial if path[-1] in reached else winner
         complete = replace(latest, state="complete", message="")
-        return Decision((), (*ended, complete), (complete,))
+        return HalvingDecision((), (*ended, complete), (complete,))
 
     def _promote(
         self,
@@ -159,12 +161,12 @@ class SuccessiveHalving:
         trees: int,
         ended: Sequence[Trial],
         by_trees: Mapping[int, Mapping[int | None, Rung]],
-    ) -> Decision:
+    ) -> HalvingDecision:
         numbers = frozenset(trial.number for trial in alive)
         promotions = tuple(Promotion(trial, path, trees, numbers) for trial in missing)
         latest = (by_trees.get(trial.number, {}).get(path[-1]) for trial in alive)
         leaders = [rung.trial if rung else trial for rung, trial in zip(latest, alive, strict=True)]
-        return Decision(promotions, tuple(ended), tuple(leaders))
+        return HalvingDecision(promotions, tuple(ended), tuple(leaders))
 
     def first_progress(self, trials: Sequence[Trial]) -> SearchProgress:
         """Return the progress after some trials of the first rung."""
@@ -175,7 +177,7 @@ class SuccessiveHalving:
         each = sum(fresh) / max(1, len(fresh)) / self.first_trees
         return SearchProgress(ahead * each, left + further, self.first_trees)
 
-    def progress(self, decision: Decision) -> SearchProgress:
+    def progress(self, decision: HalvingDecision) -> SearchProgress:
         """Return the progress after some promotions."""
         best = decision.leaders[0]
         trees = best.steps or self.first_trees

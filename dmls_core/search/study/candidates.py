@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmls_core.search.boosting.shrinkage import LEARNING_RATE, Shrinkage
 from dmls_core.search.candidate import ModelCandidate
-from dmls_core.search.forest.halving import REDUCTION, Decision, HalvingObjective, Promotion, Rung
+from dmls_core.search.forest.halving import REDUCTION, HalvingDecision, HalvingObjective, Promotion, Rung
 from dmls_core.search.objective import ShouldPrune
 from dmls_core.search.study.distributions import Distributions
 from dmls_core.search.study.storage import CLAIMED, NUMBER, TRIAL, StudyStorage, TrialClaims, running
@@ -43,7 +43,7 @@ class Promotions:
         )
         self.claims = TrialClaims(self._study, storage)
 
-    def decide(self, first: Sequence[Trial], *, late: bool) -> Decision:
+    def decide(self, first: Sequence[Trial], *, late: bool) -> HalvingDecision:
         """Return the decision that follows from the rungs so far; see ``SuccessiveHalving.decide``."""
         rungs: dict[int, list[Rung]] = {}
         for trial in self.claims.trials():
@@ -53,7 +53,7 @@ class Promotions:
                 rungs.setdefault(rung.trial.number, []).append(rung)
         return self.objective.halving.decide(first, rungs, late=late)
 
-    def unclaimed(self, decision: Decision) -> list[Promotion]:
+    def unclaimed(self, decision: HalvingDecision) -> list[Promotion]:
         """Return promotions that no worker runs; first those whose forests this worker holds."""
         taken = {trial.user_attrs[NUMBER] for trial in self.claims.trials() if running(trial)}
         held = self.objective.held()

@@ -15,9 +15,9 @@ import optuna
 
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, never_stop
 from dmls_core.search.candidate import ModelCandidate
-from dmls_core.search.forest.halving import Decision, Promotion
+from dmls_core.search.forest.halving import HalvingDecision, Promotion
 from dmls_core.search.objective import ShouldPrune
-from dmls_core.search.study.allocation import Entry, expected_trials, next_turn
+from dmls_core.search.study.allocation import ModelTrials, expected_trials, next_turn
 from dmls_core.search.study.candidates import (
     CandidateStudy,
     Promotions,
@@ -185,7 +185,7 @@ class SearchStudy:
         return Claim(study, promotions.claims, asked, free[0].first.number, promotion=free[0])
 
     def _end(
-        self, promotions: Promotions, decision: Decision, records: Mapping[int, TrialRecord]
+        self, promotions: Promotions, decision: HalvingDecision, records: Mapping[int, TrialRecord]
     ) -> list[Trial]:
         """Keep the newly ended trials and those that repeat them; return the former."""
         new = [trial for trial in decision.ended if not _same_end(trial, records[trial.number].trial)]
@@ -326,14 +326,14 @@ class SearchStudy:
         repeats = study.same_as(study.params(asked), records)
         return Claim(study, study.claims, asked, number, bracket, repeats)
 
-    def _entry(self, study: CandidateStudy, records: Mapping[int, TrialRecord]) -> Entry:
+    def _entry(self, study: CandidateStudy, records: Mapping[int, TrialRecord]) -> ModelTrials:
         model = study.candidate.model
         of_model = [record for _, record in sorted(records.items()) if record.model == model]
         failed = [record.state == "failed" for record in of_model if record.state != "running"]
         hopeless = sum(failed) > self._n_trials or sum(failed[-_MAX_FAILURES:]) == _MAX_FAILURES
         pending = {trial.number for trial in study.pending(records)}
         ended = [record.trial for record in of_model if record.trial and record.number not in pending]
-        return Entry(
+        return ModelTrials(
             model=model,
             values=scored_values(ended),
             running=len(pending) + sum(record.state == "running" for record in of_model),
