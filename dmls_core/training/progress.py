@@ -86,23 +86,24 @@ class Progress:
     def enter(self, state: State, message: str) -> None:
         """Enter a state and log it."""
         self._state = state
-        self._tell(message)
+        self.note(message)
         self._write(message)
 
     def note(self, message: str) -> None:
-        """Log a note."""
-        self._tell(message)
+        """Log a line."""
+        self._said = time.monotonic()
+        self._say(message)
 
     def warn(self, message: str) -> None:
         """Log a warning."""
-        self._tell(f"warning: {message}")
+        self.note(f"warning: {message}")
 
     def resume(self, task: SearchTask, done: list[Trial]) -> None:
         """Count trials of an earlier attempt."""
         for trial in done:
             self._count(task, trial)
         if done:
-            self._tell(f"found {len(done)} trials of an earlier attempt: they are not run again")
+            self.note(f"found {len(done)} trials of an earlier attempt: they are not run again")
 
     def limit(self, seconds: float | None) -> None:
         """Limit the estimated remaining time to ``seconds``, after which the search ends."""
@@ -115,7 +116,7 @@ class Progress:
             return
         who = "the winner has" if step.forests == 1 else f"{step.forests} forests have"
         line = f"{who} {step.trees} trees  best {format_score(step.best)}{self._eta()}"
-        self._tell(line)
+        self.note(line)
         self._write(line)
 
     def others(self, task: SearchTask, trials: Iterable[Ended]) -> None:
@@ -150,13 +151,9 @@ class Progress:
                 line += f"  ({trial.message})"
         if trial.model:
             line += f"  {trial.model}"
-        self._tell(line)
+        self.note(line)
         if time.monotonic() - self._written >= REST or len(self._scored) == self._total:
             self._write(line)
-
-    def _tell(self, line: str) -> None:
-        self._said = time.monotonic()
-        self._say(line)
 
     def _count(self, task: SearchTask, trial: Ended) -> None:
         self._known.add(trial.number)
