@@ -19,7 +19,7 @@ from dmls_core.errors import DataError, NotFoundError, ServingError, UserError, 
 from dmls_core.settings import API_KEY
 
 ROWS = 50_000
-CHARACTERS = 8 << 20
+_CHARACTERS = 8 << 20
 """Maximum size of a request; the server accepts 100,000 rows in 32 MiB."""
 
 Table = dict[str, list[Any]]
@@ -101,25 +101,25 @@ class RemoteModel:
             a     setosa                0.98
         """
         names, values = _read(rows)
-        found: list[dict[str, Any]] = []
+        predictions: list[dict[str, Any]] = []
         for body in _bodies(names, values):
             try:
                 part = self._send(body)
             except DataError as error:
-                if not found:
+                if not predictions:
                     raise
-                raise DataError(f"{error} (counted from row {len(found) + 1:,})") from None
-            if found and part and part[0].keys() != found[0].keys():
+                raise DataError(f"{error} (counted from row {len(predictions) + 1:,})") from None
+            if predictions and part and part[0].keys() != predictions[0].keys():
                 raise ServingError("a version with other labels went live meanwhile: try again")
-            found += part
-        return _like(rows, found)
+            predictions += part
+        return _like(rows, predictions)
 
     def _send(self, body: str) -> list[dict[str, Any]]:
         request = Request(self._address, body.encode(), self._headers)  # noqa: S310 - connect checks the scheme
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
-                found: list[dict[str, Any]] = json.loads(response.read())
-                return found
+                predictions: list[dict[str, Any]] = json.loads(response.read())
+                return predictions
         except HTTPError as error:
             raise _error(error.code, error.read(), self._address) from None
         except (URLError, TimeoutError, ConnectionError) as error:
@@ -158,7 +158,7 @@ def _bodies(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str
             writer.writerow(names)
         writer.writerow(map(_text, row))
         count += 1
-        if count == ROWS or out.tell() > CHARACTERS:
+        if count == ROWS or out.tell() > _CHARACTERS:
             yield out.getvalue()
             out.seek(0)
             out.truncate()
@@ -172,11 +172,14 @@ def _text(value: Any) -> str:  # noqa: ANN401
     return "" if text in ("nan", "<NA>", "NaT") else text
 
 
-def _like(rows: Any, found: list[dict[str, Any]]) -> Any:  # noqa: ANN401
+def _like(rows: Any, predictions: list[dict[str, Any]]) -> Any:  # noqa: ANN401
     """Return predictions in the form of ``rows``."""
     if not isinstance(rows, Mapping) and not hasattr(rows, "columns"):
-        return found
-    table: Table = {name: [row[name] for row in found] for name in (found[0] if found else ("prediction",))}
+        return predictions
+    table: Table = {
+        name: [row[name] for row in predictions]
+        for name in (predictions[0] if predictions else ("prediction",))
+    }
     if isinstance(rows, Mapping):
         return table
     return type(rows)(table, index=rows.index) if hasattr(rows, "index") else type(rows)(table)

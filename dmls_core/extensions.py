@@ -1,4 +1,4 @@
-"""Find what packages register with DMLS by entry points: engines, file formats, metrics, notifiers and so on.
+"""Find what packages register with DMLS by entry points, such as engines, file formats and stores.
 
 What DMLS ships is registered the same way, in ``pyproject.toml``.
 """
@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, SelectableGroups
 
 Group = Literal[
-    "dmls.engines", "dmls.formats", "dmls.metrics", "dmls.notifiers", "dmls.runners", "dmls.stores"
+    "dmls.engines",
+    "dmls.formats",
+    "dmls.metrics",
+    "dmls.notifiers",
+    "dmls.runners",
+    "dmls.samplers",
+    "dmls.stores",
 ]
 
 T = TypeVar("T")
@@ -101,18 +107,18 @@ def _all_entries() -> SelectableGroups:
 
 @cache
 def _entries(group: Group) -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
+    entries: dict[str, EntryPoint] = {}
     for entry in _all_entries().select(group=group):
-        other = found.setdefault(entry.name, entry)
+        other = entries.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise PlatformError(
                 f"two packages register {entry.name!r} in {group!r}: {_package(other)} and "
                 f"{_package(entry)}; uninstall one of them"
             )
-    if not found:
+    if not entries:
         # DMLS registers some in each group: its metadata is missing or older than its code.
         raise PlatformError(f"nothing is registered under {group!r}; install DMLS again: pip install dmls")
-    return found
+    return entries
 
 
 def _package(entry: EntryPoint) -> str:

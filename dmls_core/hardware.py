@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dmls_core.errors import UserError, ValidationIssue
 
-MIN_CAPABILITY = (7, 0)
+_MIN_CAPABILITY = (7, 0)
 """Oldest CUDA compute capability that cuML supports (Volta)."""
 
 _CAPABILITY_MAJOR = 75
@@ -24,7 +24,7 @@ UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
-LARGE_BLOCK = 1 << 19
+_LARGE_BLOCK = 1 << 19
 """Bytes from which a block gets its own mapping. Half of it costs 5 % more CPU on small data."""
 
 _NO_LIMIT = 1 << 60
@@ -47,7 +47,7 @@ class Gpu:
     @property
     def usable(self) -> bool:
         """Return whether the GPU engines support it."""
-        return self.capability >= MIN_CAPABILITY
+        return self.capability >= _MIN_CAPABILITY
 
 
 def find_gpus() -> list[Gpu]:
@@ -188,7 +188,7 @@ def return_large_blocks() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 def trim_heap() -> None:

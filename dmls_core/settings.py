@@ -108,11 +108,6 @@ class ProcessSettings(Variables):
     inference_log: str = _variable(
         "", "set for Triton: folder for sampled requests; without it, Triton logs no requests"
     )
-    s3_changes: str = _variable(
-        "",
-        "set for Airflow's triggerer by the embedded platform: file that names changed folders of "
-        "`incoming/`, which need not be listed as a whole then",
-    )
     metrics_token: str = _variable(
         "",
         "set for Airflow's API server: bearer token of the metrics endpoint; a secret. Without it, the "
@@ -264,7 +259,6 @@ ENVIRONMENT: dict[str, str] = Settings.variables()
 STUDY_VARIABLE = ProcessSettings.variable("study_url")
 INFERENCE_LOG = ProcessSettings.variable("inference_log")
 METRICS_TOKEN = ProcessSettings.variable("metrics_token")
-S3_CHANGES = ProcessSettings.variable("s3_changes")
 CONNECTIONS = ProcessSettings.variable("connections")
 CORS_ORIGINS = ProcessSettings.variable("cors_origins")
 API_KEY = ProcessSettings.variable("api_key")
@@ -279,7 +273,7 @@ NODE_HOST = ProcessSettings.variable("node_host")
 TRITON_KEY_HEADER = "dmls-key"
 """HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""
 
-STATE_FOLDER = ".dmls"
+_STATE_FOLDER = ".dmls"
 """Folder with the state of the embedded platform."""
 
 STATE_FILE = "platform.json"
@@ -297,10 +291,10 @@ def state_folder() -> Path:
         return Path(home).absolute()
     here = Path.cwd()
     for folder in (here, *here.parents, Path(sys.prefix).parent):
-        found = folder / STATE_FOLDER
+        found = folder / _STATE_FOLDER
         if found.is_dir() and os.access(found, os.X_OK):
             return found
-    return here / STATE_FOLDER
+    return here / _STATE_FOLDER
 
 
 def no_platform(variable: str = "") -> str:
@@ -326,17 +320,17 @@ def load_settings() -> Settings:
     if os.access(file, os.R_OK):  # Another user's is none.
         state = json.loads(file.read_text())
     stored = state.get("settings", {})
-    found = Settings.from_environment()
+    settings = Settings.from_environment()
     # The platform's login must not reach another MLflow server, nor its key decide on another repository.
     elsewhere = {
         prefix
         for prefix, setting in (("MLFLOW_TRACKING_", "mlflow_uri"), (SIGNERS, "triton_repository"))
-        if getattr(found, setting) not in ("", stored.get(setting, ""))
+        if getattr(settings, setting) not in ("", stored.get(setting, ""))
     }
     for name, value in state.get("environment", {}).items():
         if not name.startswith(tuple(elsewhere)):
             os.environ.setdefault(name, value)
-    return Settings(**{name: getattr(found, name) or stored.get(name, "") for name in ENVIRONMENT})
+    return Settings(**{name: getattr(settings, name) or stored.get(name, "") for name in ENVIRONMENT})
 
 
 @cache

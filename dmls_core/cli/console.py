@@ -42,7 +42,7 @@ def say(text: str) -> None:
 def print_error(error: DmlsError) -> None:
     """Print an error; those of users with the place and hint of each issue."""
     if isinstance(error, UserError):
-        print_issues(error.issues)
+        _print_issues(error.issues)
     else:
         err.print(f"[bold red]error:[/] {escape(str(error))}")
 
@@ -53,7 +53,7 @@ def print_crash(error: BaseException) -> None:
     err.print("set DMLS_DEBUG=1 for the stack trace")
 
 
-def print_issues(issues: Iterable[ValidationIssue]) -> None:
+def _print_issues(issues: Iterable[ValidationIssue]) -> None:
     """Print issues with place, key, message and hint."""
     issues = tuple(issues)
     for issue in issues:
@@ -64,8 +64,8 @@ def print_issues(issues: Iterable[ValidationIssue]) -> None:
 
 def describe(issue: ValidationIssue) -> str:
     """Return an issue with rich markup: ``file:line:column: key: message``, then the hint."""
-    place = ":".join(str(part) for part in (issue.file, issue.line, issue.column) if part)
-    text = f"[bold]{escape(place)}:[/] " if place else ""
+    position = ":".join(str(part) for part in (issue.file, issue.line, issue.column) if part)
+    text = f"[bold]{escape(position)}:[/] " if position else ""
     text += "[bold red]error:[/] "
     text += f"[cyan]{escape(issue.key)}[/]: " if issue.key else ""
     text += escape(issue.message)

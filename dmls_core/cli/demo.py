@@ -20,7 +20,7 @@ from rich.markup import escape
 from dmls_core.cli.console import JobName, facts, out, say
 from dmls_core.cli.job_commands import follow, print_step, raise_for, upload
 from dmls_core.cli.job_view import JobRuns, JobView, describe_job, runner_facts
-from dmls_core.cli.platform_commands import print_addresses, start
+from dmls_core.cli.platform_start import print_addresses, start
 from dmls_core.errors import PlatformError, ServingError
 from dmls_core.settings import STATE_FILE, Settings, state_folder
 from dmls_core.store import layout, open_store
@@ -52,7 +52,7 @@ def write_csv(target: Path) -> list[list[str]]:
     return rows
 
 
-RUN_SECONDS = 600.0
+_RUN_SECONDS = 600.0
 """Longest wait for the run to need approval, and for the deployment after it."""
 
 SHOWN = (0, 50, 100)
@@ -107,7 +107,7 @@ def _follow(store: Store, fingerprint: str, *, pause: bool) -> Status:
         store,
         *JOB,
         fingerprint=fingerprint,
-        seconds=RUN_SECONDS,
+        seconds=_RUN_SECONDS,
         show=print_step,
         pause_at=("awaiting approval",) if pause else (),
     )

@@ -29,14 +29,14 @@ from dmls_core.settings import load_settings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dmls_core.cli.job_view import JobRow
+    from dmls_core.cli.job_view import ListedJob
     from dmls_core.intake import Status
     from dmls_core.store import Store
 
-DEFAULT_TEAM = "default"
-WAIT_SECONDS = 24 * 3600.0
+_DEFAULT_TEAM = "default"
+_WAIT_SECONDS = 24 * 3600.0
 
-MESSAGE_WIDTH = 30
+_MESSAGE_WIDTH = 30
 """Least characters of the column of messages: in a narrower terminal, they follow the table."""
 
 COLORS = {
@@ -54,7 +54,9 @@ COLORS = {
 def submit(
     spec: SpecArgument,
     data: Annotated[list[Path] | None, FilesArguments] = None,
-    team: Annotated[str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")] = DEFAULT_TEAM,
+    team: Annotated[
+        str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")
+    ] = _DEFAULT_TEAM,
     name: Annotated[
         str | None,
         typer.Option(
@@ -82,11 +84,11 @@ def submit(
         if as_json:
             print_json({"schema": 1, "job": f"{team}/{job}", "folder": f"{store.url}/incoming/{team}/{job}/"})
         return
-    status = follow(store, team, job, fingerprint=fingerprint, seconds=WAIT_SECONDS, show=print_step)
+    status = follow(store, team, job, fingerprint=fingerprint, seconds=_WAIT_SECONDS, show=print_step)
     if as_json:
         print_json(status.as_json())
     elif status.state == "awaiting approval":
-        out.print(f"approve it in Airflow, or with: dmls deploy {team}/{job}")
+        out.print(f"approve it in Airflow, or with: dmls approve {team}/{job}")
     raise_for(status)
 
 
@@ -105,7 +107,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
 
     messages = [escape(row.queue.text if row.queue else row.message) for row in rows]
     table = _job_table(rows)
-    if Measurement.get(out, out.options, table).maximum + MESSAGE_WIDTH <= out.width:
+    if Measurement.get(out, out.options, table).maximum + _MESSAGE_WIDTH <= out.width:
         out.print(_job_table(rows, messages), soft_wrap=False)
         return
     out.print(table, soft_wrap=False)
@@ -114,7 +116,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
             out.print(f"{escape(row.job)}: {message}")
 
 
-def _job_table(rows: Sequence[JobRow], messages: Sequence[str] = ()) -> Table:
+def _job_table(rows: Sequence[ListedJob], messages: Sequence[str] = ()) -> Table:
     """Return the table of jobs, with a column of messages if there are any."""
     from rich.table import Table
 
@@ -133,12 +135,12 @@ def show(job: JobArgument, as_json: JsonOption = False) -> None:
     """Show a job: its state, spec and data, and the result of its run."""
     from dmls_core.cli.job_view import describe_job
 
-    found = describe_job(open_root(), parse_job(job), load_settings())
+    view = describe_job(open_root(), parse_job(job), load_settings())
     if as_json:
-        print_json(found.as_json())
+        print_json(view.as_json())
         return
-    facts(found.facts())
-    for issue in found.issues:
+    facts(view.facts())
+    for issue in view.issues:
         from dmls_core.cli.console import describe
 
         out.print(describe(issue))
@@ -155,17 +157,17 @@ def logs(
     runs = JobRuns(load_settings(), team, name)
     run = runs.latest()
     tasks = runs.tasks(run)
-    names = sorted({found.task_id for found in tasks})
+    names = sorted({instance.task_id for instance in tasks})
     if task and task not in names:
         raise NotFoundError(
             ValidationIssue(f"the run has no task {task!r}", hint=f"its tasks: {', '.join(names)}")
         )
-    for found in tasks:
-        if (task and found.task_id != task) or found.try_number == 0:
+    for instance in tasks:
+        if (task and instance.task_id != task) or instance.try_number == 0:
             continue
-        number = "" if found.map_index < 0 else f" {found.map_index}"
-        out.rule(f"{found.task_id}{number}: {found.state}, try {found.try_number}", style="dim")
-        for line in runs.log(run, found):
+        number = "" if instance.map_index < 0 else f" {instance.map_index}"
+        out.rule(f"{instance.task_id}{number}: {instance.state}, try {instance.try_number}", style="dim")
+        for line in runs.log(run, instance):
             out.print(line, markup=False)
 
 
@@ -220,7 +222,7 @@ def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str)
 
     submit(store, spec, data, team, name)
     listing = store.list(layout.incoming_folder(team, name))
-    return next(found.fingerprint for found in group_submissions(listing) if found.job == name)
+    return next(submission.fingerprint for submission in group_submissions(listing) if submission.job == name)
 
 
 def follow(
@@ -252,7 +254,7 @@ def follow(
             if status.state in (*ENDED, *pause_at):
                 return status
             # The run may have ended after its status was read.
-            if ended_undeployed(store, team, name, status) and read_status(store, team, name) == status:
+            if _ended_undeployed(store, team, name, status) and read_status(store, team, name) == status:
                 return status
         if time.monotonic() > end:
             state = f"{status.state}: {status.message}" if status else "it has no status yet"
@@ -260,7 +262,7 @@ def follow(
         time.sleep(PAUSE)
 
 
-def ended_undeployed(store: Store, team: str, name: str, status: Status) -> bool:
+def _ended_undeployed(store: Store, team: str, name: str, status: Status) -> bool:
     """Return whether a run has ended without a deployment, by rule or because a person declined it."""
     from dmls_core.store import layout
 

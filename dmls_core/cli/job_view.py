@@ -22,7 +22,7 @@ from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, rea
 
 THREADS = 16
 
-UNDER_WAY = ("accepted", "running")
+_UNDER_WAY = ("accepted", "running")
 """States of a job that may wait for a trainer."""
 
 
@@ -58,7 +58,7 @@ def read_queue(settings: Settings) -> dict[str, QueuePlace]:
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class ListedJob:
     """One line of ``dmls jobs``."""
 
     job: str
@@ -71,7 +71,7 @@ class JobRow:
     queue: QueuePlace | None = None
 
 
-def job_rows(store: Store, settings: Settings) -> list[JobRow]:
+def job_rows(store: Store, settings: Settings) -> list[ListedJob]:
     """Return all jobs and all submissions that were not accepted, the latest change first."""
     records = {(record.team, record.name): record for record in Registry(store).jobs()}
     answered = {
@@ -79,27 +79,27 @@ def job_rows(store: Store, settings: Settings) -> list[JobRow]:
         for info in store.list(layout.INCOMING)
         if (upload := layout.parse_incoming(info.key)) and upload.filename == layout.STATUS_JSON
     }
-    places = sorted(answered | {place for place, record in records.items() if record.state == "active"})
+    places = sorted(answered | {job for job, record in records.items() if record.state == "active"})
     with ThreadPoolExecutor(THREADS) as threads:
-        statuses = threads.map(lambda place: read_status(store, *place), places)
-        served = threads.map(lambda place: read_served(store, *place) if place in records else None, places)
-    found = list(zip(places, statuses, served, strict=True))
-    under_way = any(status and status.state in UNDER_WAY for _, status, _ in found)
+        statuses = threads.map(lambda job: read_status(store, *job), places)
+        served = threads.map(lambda job: read_served(store, *job) if job in records else None, places)
+    jobs = list(zip(places, statuses, served, strict=True))
+    under_way = any(status and status.state in _UNDER_WAY for _, status, _ in jobs)
     queue = read_queue(settings) if under_way else {}
     rows = [
-        replace(_row(place, status, records.get(place), model), queue=queue.get("/".join(place)))
-        for place, status, model in found
+        replace(_row(job, status, records.get(job), model), queue=queue.get("/".join(job)))
+        for job, status, model in jobs
     ]
     return sorted(rows, key=lambda row: row.updated, reverse=True)
 
 
 def _row(
-    place: tuple[str, str], status: Status | None, record: JobRecord | None, served: ServedModel | None
-) -> JobRow:
+    job: tuple[str, str], status: Status | None, record: JobRecord | None, served: ServedModel | None
+) -> ListedJob:
     active = record if record and record.state == "active" else None
     retired = record is not None and active is None and (status is None or status.state == "waiting")
-    return JobRow(
-        job="/".join(place),
+    return ListedJob(
+        job="/".join(job),
         state="retired" if retired else status.state if status else "accepted",
         message=status.message if status else "not checked yet",
         version=active.version if active else None,
@@ -166,7 +166,7 @@ class JobView:
             rows += [("model", ", ".join(model["name"] for model in self.spec["models"]))]
         if self.result:
             # What is served may be of an earlier run.
-            rows += [("latest run", self.run), *result_facts(self.result)]
+            rows += [("latest run", self.run), *_result_facts(self.result)]
         if self.runner:
             rows += runner_facts(self.runner)
         rows += sorted(self.status.links.items()) if self.status else []
@@ -189,11 +189,11 @@ def describe_job(store: Store, job: JobName, settings: Settings) -> JobView:
         spec = Registry(store).spec(record.spec_sha256)
         result, runner = _json(store, folder + layout.RESULT), _json(store, folder + "runner.json")
     served = read_served(store, *job) if record else None
-    queue = read_queue(settings) if status and status.state in UNDER_WAY else {}
+    queue = read_queue(settings) if status and status.state in _UNDER_WAY else {}
     return JobView(job, status, record, spec, result, runner, served, queue.get(str(job)), run)
 
 
-def result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
+def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the content of a run's ``result.json`` as names and values."""
     tuned = sorted(set(result.get("tuned", result["best_params"])) & result["best_params"].keys())
     parameters = "\n".join(f"{name} = {result['best_params'][name]}" for name in tuned)
@@ -234,12 +234,12 @@ def _json(store: Store, key: str) -> dict[str, Any] | None:
 REQUEST_SECONDS = 30.0
 """Longest wait for Airflow to list an approval after the status announces it."""
 
-ANSWER_SECONDS = 120.0
+_ANSWER_SECONDS = 120.0
 """Longest wait for Airflow to continue after the approval."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskInstance:
     """One task instance; ``map_index`` is -1 unless it is mapped, ``seconds`` is None until it has ended."""
 
     task_id: str
@@ -268,22 +268,22 @@ class JobRuns:
         run: str = answer["dag_runs"][0]["dag_run_id"]
         return run
 
-    def tasks(self, run: str) -> list[Task]:
+    def tasks(self, run: str) -> list[TaskInstance]:
         """Return the tasks of a run in the order of their start; those not started come last."""
-        found = self._get(f"dagRuns/{quote(run)}/taskInstances")["task_instances"]
-        found.sort(key=lambda entry: (entry["start_date"] is None, entry["start_date"] or ""))
+        instances = self._get(f"dagRuns/{quote(run)}/taskInstances")["task_instances"]
+        instances.sort(key=lambda entry: (entry["start_date"] is None, entry["start_date"] or ""))
         return [
-            Task(
+            TaskInstance(
                 entry["task_id"],
                 entry["map_index"],
                 entry["state"] or "none",
                 entry["try_number"],
                 entry["duration"],
             )
-            for entry in found
+            for entry in instances
         ]
 
-    def log(self, run: str, task: Task) -> Iterator[str]:
+    def log(self, run: str, task: TaskInstance) -> Iterator[str]:
         """Yield the lines of a task's latest try."""
         path = f"dagRuns/{quote(run)}/taskInstances/{quote(task.task_id)}/logs/{task.try_number}"
         answer = self._get(f"{path}?map_index={task.map_index}&full_content=true")
@@ -321,7 +321,7 @@ class JobRuns:
                 path = f"dagRuns/{quote(run)}/taskInstances/{TaskId.APPROVE}/-1/hitlDetails"
                 time.sleep(approval.PAUSE_SECONDS)
                 self._rest.call("PATCH", self._path(path), approval.body_of("Approve"))
-                end = time.monotonic() + ANSWER_SECONDS
+                end = time.monotonic() + _ANSWER_SECONDS
             if time.monotonic() > end:
                 if subject:
                     raise PlatformError(f"Airflow does not continue {self.dag_id} although it was approved")

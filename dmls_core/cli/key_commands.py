@@ -12,7 +12,7 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.html.formats import ago
 from dmls_core.settings import load_settings
 
-keys = typer.Typer(name="keys", help="Manage the API keys with which clients predict.", no_args_is_help=True)
+keys = typer.Typer(name="keys", help="Manage the API keys that clients use to predict.", no_args_is_help=True)
 
 API = "/dmls/api/v1"
 
@@ -42,11 +42,11 @@ def create_key(
 @keys.command("list")
 def list_keys(scope: ScopeArgument, as_json: JsonOption = False) -> None:
     """List the keys that open a job, or all keys of a team and of its jobs."""
-    found = _call("GET", scope)
+    answer = _call("GET", scope)
     if as_json:
-        print_json({"schema": 1, "keys": found})
+        print_json({"schema": 1, "keys": answer})
         return
-    if not found:
+    if not answer:
         out.print(f"no keys yet: dmls keys create {escape(scope)} --name NAME")
         return
     from rich.table import Table
@@ -54,7 +54,7 @@ def list_keys(scope: ScopeArgument, as_json: JsonOption = False) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("ID", "NAME", "OPENS", "CREATED", "BY", "EXPIRES"):
         table.add_column(heading, overflow="fold")
-    for key in found:
+    for key in answer:
         expires = key["expires"][:10] if key["expires"] else "never"
         cells = key["id"], key["name"], _opens(key), ago(key["created"]), key["created_by"], expires
         table.add_row(*map(escape, cells))

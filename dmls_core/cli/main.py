@@ -15,7 +15,7 @@ import typer
 from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.cli.job_commands import list_jobs, logs, show, submit
 from dmls_core.cli.key_commands import keys
-from dmls_core.cli.model_commands import canary, deploy, drift, export, predict, rollback, score, undeploy
+from dmls_core.cli.model_commands import approve, canary, drift, export, predict, rollback, score, undeploy
 from dmls_core.cli.platform_commands import clean, demo, doctor, down, env, sign, up
 from dmls_core.cli.spec_commands import init, node, plan, schema, train, validate
 from dmls_core.errors import DmlsError, PlatformError
@@ -29,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-PANELS: dict[str, dict[str, Callable[..., None]]] = {
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Platform": {"demo": demo, "up": up, "down": down, "env": env, "doctor": doctor, "clean": clean},
     "Specs": {
         "validate": validate,
@@ -41,7 +41,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Jobs": {"submit": submit, "jobs": list_jobs, "show": show, "logs": logs},
     "Models": {
-        "deploy": deploy,
+        "approve": approve,
         "predict": predict,
         "score": score,
         "rollback": rollback,
@@ -52,15 +52,16 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "sign": sign,
     },
 }
-for panel, commands in PANELS.items():
+for panel, commands in _PANELS.items():
     for name, function in commands.items():
         app.command(name, rich_help_panel=panel)(function)
+app.command("deploy", rich_help_panel="Models", help="Alias of `dmls approve`.")(approve)
 app.add_typer(keys, rich_help_panel="Models")
 
 
-def show_version(wanted: bool) -> None:
+def _show_version(given: bool) -> None:
     """Print the version and exit, if the option is given."""
-    if wanted:
+    if given:
         from importlib.metadata import version
 
         typer.echo(f"dmls {version('dmls')}")
@@ -71,7 +72,7 @@ def show_version(wanted: bool) -> None:
 def root(
     _version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True),
+        typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     """Accept the options before the command."""

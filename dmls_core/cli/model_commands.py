@@ -1,4 +1,4 @@
-"""Commands that serve a model and use it: ``dmls deploy``, ``rollback``, ``predict``, and others."""
+"""Commands that serve a model and use it: ``dmls approve``, ``rollback``, ``predict``, and others."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from dmls_core.store import ObjectInfo, Store
 
 
-DEPLOY_SECONDS = 600.0
+_DEPLOY_SECONDS = 600.0
 
 POLL_SECONDS = 1.0
 
 
-def deploy(job: JobArgument, as_json: JsonOption = False) -> None:
+def approve(job: JobArgument, as_json: JsonOption = False) -> None:
     """Approve the waiting candidate, as on Airflow's page, and wait until it is served."""
     from dmls_core.cli.job_commands import follow, open_root, print_step, raise_for
     from dmls_core.cli.job_view import JobRuns
@@ -65,7 +65,7 @@ def deploy(job: JobArgument, as_json: JsonOption = False) -> None:
         store,
         *name,
         fingerprint=status.fingerprint,
-        seconds=DEPLOY_SECONDS,
+        seconds=_DEPLOY_SECONDS,
         show=print_step,
         pause_at=("awaiting approval",) if earlier else (),
     )
@@ -136,7 +136,7 @@ def score(
 ) -> None:
     """Score files on the platform: upload them to `scoring/`, and wait for the predictions in `scored/`.
 
-    Unlike `dmls predict`, it needs access to the store only. If you interrupt it, the scoring goes on.
+    Unlike `dmls predict`, it needs access to the store only. Interrupting it does not stop the scoring.
     """
     from dmls_core.cli.job_commands import open_root
     from dmls_core.store import layout
@@ -269,8 +269,8 @@ def canary(
             base = layout.run_folder(*name, run_key) + layout.MODEL
             with TemporaryDirectory(prefix="dmls-canary-") as scratch:
                 folder = Path(scratch)
-                for found in store.list(base):
-                    store.download(found.key, folder / found.key.removeprefix(base))
+                for info in store.list(base):
+                    store.download(info.key, folder / info.key.removeprefix(base))
                 version = deployment.start_canary(folder, share=share, shadow=shadow)
     if as_json:
         print_json({"schema": 1, "model": model, "challenger": version, "share": share, "shadow": shadow})
@@ -287,7 +287,7 @@ def canary(
 SHOWN = 20
 """Number of columns printed; the page has all."""
 
-DRIFTED = 1
+_DRIFTED = 1
 """Exit code if something drifted."""
 
 
@@ -318,21 +318,21 @@ def drift(
     run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
     with TemporaryDirectory(prefix="dmls-drift-") as scratch, converted(data, spec["data"]) as files:
         model = fetch_baseline(store, *name, run_key, Path(scratch))
-        found = check_files(model, files, threshold, checkpoint.predict_file)
+        report = check_files(model, files, threshold, checkpoint.predict_file)
     try:
-        page.write_text(drift_page(found, str(name)), encoding="utf-8", errors="replace")
+        page.write_text(drift_page(report, str(name)), encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(ValidationIssue(f"cannot be written: {error.strerror}", file=str(page))) from error
     if as_json:
-        print_json(found.as_json(team=name.team, job=name.name, run_key=run_key))
+        print_json(report.as_json(team=name.team, job=name.name, run_key=run_key))
     else:
-        _print(found)
+        _print(report)
         out.print(f"page: {escape(str(page))}")
-    if found.verdict == "drifted":
-        raise typer.Exit(DRIFTED)
+    if report.verdict == "drifted":
+        raise typer.Exit(_DRIFTED)
 
 
-def _print(found: Drift) -> None:
+def _print(report: Drift) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -340,7 +340,7 @@ def _print(found: Drift) -> None:
         table.add_column(
             heading, overflow="fold", justify="right" if heading in ("INDEX", "CORRECTED P") else "left"
         )
-    for column in found.columns[:SHOWN]:
+    for column in report.columns[:SHOWN]:
         table.add_row(
             escape(column.name),
             column.role,
@@ -350,9 +350,9 @@ def _print(found: Drift) -> None:
             escape(column.change),
         )
     out.print(table, soft_wrap=False)
-    if (more := len(found.columns) - SHOWN) > 0:
+    if (more := len(report.columns) - SHOWN) > 0:
         out.print(f"and {more:,} more columns on the page")
-    out.print(escape(found.summary))
+    out.print(escape(report.summary))
 
 
 def export(

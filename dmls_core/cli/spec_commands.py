@@ -49,8 +49,8 @@ def validate(
         print_json({"schema": 1, "valid": False, "errors": issues, "notes": [], "spec": None})
         raise typer.Exit(error.exit_code) from error
     if as_json:
-        found = {"valid": True, "errors": [], "notes": list(notes), "spec": checked.as_json()}
-        print_json({"schema": 1, **found})
+        answer = {"valid": True, "errors": [], "notes": list(notes), "spec": checked.as_json()}
+        print_json({"schema": 1, **answer})
         return
     out.print(f"[bold green]valid:[/] {escape(str(spec))}")
     if note := sample_note(files, checked, IntakeLimits.from_environment()):
@@ -81,20 +81,20 @@ def init(
         typer.Argument(metavar="DATA", exists=True, dir_okay=False, help="A CSV, Parquet or Excel file."),
     ],
     target: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column to predict. Default: the likeliest.")
+        str, typer.Option(metavar="COLUMN", help="The column to predict. Default: the most likely target.")
     ] = "",
 ) -> None:
     """Print a spec to start from, inferred from a sample of the data."""
     from dmls_core.intake.schema_inference import infer_file_schema
     from dmls_core.spec.toml_io import toml_text
 
-    found = infer_file_schema(data, target)
+    draft = infer_file_schema(data, target)
     inferred = "" if target else "inferred "
-    say(f"{len(found['columns'])} columns; {inferred}target: {found['target']} ({found['task']})")
-    if not found["certain"]:
-        say(f"The target is a guess. Choose it with --target; likely: {', '.join(found['likely'])}")
-    print_notes(found["notes"])
-    out.print(toml_text(found["document"]), end="", markup=False, highlight=False, soft_wrap=True)
+    say(f"{len(draft['columns'])} columns; {inferred}target: {draft['target']} ({draft['task']})")
+    if not draft["certain"]:
+        say(f"The target is a guess. Choose it with --target; likely: {', '.join(draft['likely'])}")
+    print_notes(draft["notes"])
+    out.print(toml_text(draft["document"]), end="", markup=False, highlight=False, soft_wrap=True)
 
 
 def gist(spec: Spec) -> list[tuple[str, str]]:
@@ -125,9 +125,11 @@ def plan(
         typer.Option("--platform", help="Plan the platform, from the runs of the last four weeks."),
     ] = False,
     jobs: Annotated[
-        float, typer.Option(min=0.01, help="With --platform: how many times today's jobs.")
+        float, typer.Option(min=0.01, help="With --platform: multiply the number of jobs by this factor.")
     ] = 1.0,
-    rows: Annotated[float, typer.Option(min=0.01, help="With --platform: how many times the rows.")] = 1.0,
+    rows: Annotated[
+        float, typer.Option(min=0.01, help="With --platform: multiply their rows by this factor.")
+    ] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the engine, memory and time of a run on a machine like this one; or plan the whole platform.
@@ -136,7 +138,7 @@ def plan(
     replays the finished runs on the slots of Airflow's pools, and needs Airflow's configuration.
     """
     if platform:
-        from dmls_core.cli.platform_commands import print_capacity
+        from dmls_core.cli.embedded_airflow import print_capacity
 
         print_capacity(jobs, rows, as_json=as_json)
         return
@@ -147,12 +149,12 @@ def plan(
     checked, _, _ = check_files(spec, data)
     from dmls_core.training.plan import plan_run
 
-    found = plan_run(checked, data)
+    estimate = plan_run(checked, data)
     if as_json:
-        print_json(found.as_json())
+        print_json(estimate.as_json())
         return
-    facts(_lines(found))
-    for warning in found.warnings:
+    facts(_lines(estimate))
+    for warning in estimate.warnings:
         err.print(f"[bold yellow]warning:[/] {escape(warning)}")
 
 
@@ -235,10 +237,10 @@ def check_files(
         )
     # Symbolic links are followed, as in an upload: a local store ignores them.
     places = LocalFiles({layout.incoming_file("", "", name): path.resolve() for name, path in files})
-    found = places.found()
-    submission = Submission(team="", job="", spec=None, files=found, issues=(), fingerprint="")
-    chosen = choose_data(submission, spec) if found else []
-    if found and not chosen:
+    existing = places.found()
+    submission = Submission(team="", job="", spec=None, files=existing, issues=(), fingerprint="")
+    chosen = choose_data(submission, spec) if existing else []
+    if existing and not chosen:
         raise SubmissionError(
             ValidationIssue(
                 "no data file has the name in the spec",

@@ -19,7 +19,7 @@ from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.mlflow import mlflow_login
 from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
-from dmls_core.devstack.seaweedfs import TRAINER_ROLE, changes_file
+from dmls_core.devstack.seaweedfs import TRAINER_ROLE
 from dmls_core.devstack.signing import signing_environment
 from dmls_core.devstack.supervisor import Service, http_answers, http_text, run_logged
 from dmls_core.errors import PlatformError
@@ -29,7 +29,6 @@ from dmls_core.settings import (
     CORS_ORIGINS,
     ENVIRONMENT,
     METRICS_TOKEN,
-    S3_CHANGES,
     SHARED_BYTES,
     ProcessSettings,
     ServingLimits,
@@ -37,13 +36,13 @@ from dmls_core.settings import (
 
 PORTS = ("airflow",)
 ADMIN = "admin"
-BUNDLE = "dmls"
+_BUNDLE = "dmls"
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
 CONNECTION = "aws_default"
 STUDY_CONNECTION = "dmls_study"
-MIGRATE_SECONDS = 300
+_MIGRATE_SECONDS = 300
 
-CLEAN_DAILY = 'while sleep 86400; do "$0" -P -m dmls_core.cli clean --yes; done'
+_CLEAN_DAILY = 'while sleep 86400; do "$0" -P -m dmls_core.cli clean --yes; done'
 """Shell program that deletes old runs from Airflow's database."""
 
 Runner = Literal["docker", "process"]
@@ -80,7 +79,7 @@ def airflow_services(context: Context, runner: Runner) -> list[Service]:
         component("airflow-dag-processor", ["dag-processor"], beats("dag_processor")),
         Service(
             name="airflow-clean",
-            command=["/bin/sh", "-c", CLEAN_DAILY, sys.executable],
+            command=["/bin/sh", "-c", _CLEAN_DAILY, sys.executable],
             folder=context.state / "airflow",
             environment=environment,
             ready=lambda _: True,
@@ -159,7 +158,6 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
         **mlflow_login(context),
         CORS_ORIGINS: ProcessSettings.from_environment().cors_origins,
         SHARED_BYTES: str(ServingLimits.from_environment().shared_bytes),
-        S3_CHANGES: str(changes_file(context)),
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(
             {
                 "conn_type": "aws",
@@ -190,7 +188,7 @@ def bundles(context: Context, runner: Runner) -> list[dict[str, Any]]:
     """Return the value of ``[dag_processor] dag_bundle_config_list``."""
     return [
         {
-            "name": BUNDLE,
+            "name": _BUNDLE,
             "classpath": BUNDLE_CLASSPATH,
             "kwargs": {
                 "root": context.root,
@@ -217,12 +215,12 @@ def _connections() -> dict[str, Any]:
     """Return the connections to databases that the user allows, each with its teams."""
     text = ProcessSettings.from_environment().connections or "{}"
     try:
-        found: dict[str, list[str]] = TypeAdapter(dict[str, list[str]]).validate_json(text)
+        connections: dict[str, list[str]] = TypeAdapter(dict[str, list[str]]).validate_json(text)
     except ValidationError:
         raise PlatformError(
             f'{CONNECTIONS} must be JSON such as {{"warehouse": ["shop"]}}, not {text[:100]!r}'
         ) from None
-    return found
+    return connections
 
 
 def _docker_kwargs() -> dict[str, str]:
@@ -267,8 +265,8 @@ def migrate(context: Context, runner: Runner, environment: dict[str, str], log: 
     if schema_version(context, "airflow") == version:
         return
     command = [sys.executable, "-P", "-m", "airflow", "db", "migrate"]
-    own = environment | airflow_environment(context, runner)
-    run_logged(command, own, log, MIGRATE_SECONDS, name="airflow db migrate")
+    variables = environment | airflow_environment(context, runner)
+    run_logged(command, variables, log, _MIGRATE_SECONDS, name="airflow db migrate")
     note_schema_version(context, "airflow", version)
 
 

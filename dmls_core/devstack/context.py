@@ -13,11 +13,10 @@ from pathlib import Path
 
 from dmls_core.devstack.private_files import make_private_folder, read_json, write_private_json
 from dmls_core.devstack.processes import ID_VARIABLE
-from dmls_core.devstack.signing import new_signing_key
 from dmls_core.errors import PlatformError
 from dmls_core.settings import ProcessSettings
 
-LONGEST_BASE = 40
+_LONGEST_BASE = 40
 """A unix socket's path has at most 107 bytes; names below the runtime folder need the rest."""
 
 
@@ -70,15 +69,15 @@ def ensure_runtime_folder(identity: Identity) -> None:
 
 def _short_base() -> str:
     base = tempfile.gettempdir()
-    return base if len(base) <= LONGEST_BASE else "/tmp"  # noqa: S108 - mkdtemp is safe there
+    return base if len(base) <= _LONGEST_BASE else "/tmp"  # noqa: S108 - mkdtemp is safe there
 
 
 def _is_private(folder: Path) -> bool:
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def _token() -> str:
@@ -87,6 +86,15 @@ def _token() -> str:
 
 def _fernet_key() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+def _signing_key() -> str:
+    """Return a new private key in PEM, with which trainers sign models."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 _CREDENTIALS: dict[str, Callable[[], str]] = {
@@ -105,11 +113,11 @@ _CREDENTIALS: dict[str, Callable[[], str]] = {
     "airflow_secret_key": _token,
     "triton_key": lambda: secrets.token_hex(16),
     "metrics_token": _token,
-    "signing_key": new_signing_key,
+    "signing_key": _signing_key,
 }
 
 
-MODELS_FOLDER = "triton_models"
+_MODELS_FOLDER = "triton_models"
 
 BUCKET = "dmls"
 REGION = "us-east-1"
@@ -138,8 +146,8 @@ class Context:
     @property
     def model_repository(self) -> Path:
         """The project's ``triton_models`` if it exists, else a folder in the state."""
-        beside = self.state.parent / MODELS_FOLDER
-        return beside if beside.is_dir() else self.state / MODELS_FOLDER
+        beside = self.state.parent / _MODELS_FOLDER
+        return beside if beside.is_dir() else self.state / _MODELS_FOLDER
 
     @property
     def inference_log(self) -> Path:
@@ -197,6 +205,6 @@ def spare_loopback_from_proxies() -> None:
 
 
 def _unproxied() -> dict[str, str]:
-    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    value = known if known.startswith(LOOPBACK) else ",".join(filter(None, (LOOPBACK, known)))
+    hosts = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    value = hosts if hosts.startswith(LOOPBACK) else ",".join(filter(None, (LOOPBACK, hosts)))
     return {"NO_PROXY": value, "no_proxy": value}

@@ -34,9 +34,9 @@ FILES = {
 }
 """Default file name of each serialization format."""
 
-FLAGS = ("true", "false")
+_FLAGS = ("true", "false")
 
-MULTI_CLASS = 2
+_MULTI_CLASS = 2
 """Treelite's number of the task type ``kMultiClf``."""
 
 
@@ -57,13 +57,13 @@ class TritonPythonModel:
         self.classes = int(header.get_field("num_class")[0])
         # The parameter of releases up to 25.08 is optional since, and goes first if it is a flag.
         old = parameters.text("output_class", "")
-        self.classifier = old == "true" if old in FLAGS else parameters.flag("is_classifier")
+        self.classifier = old == "true" if old in _FLAGS else parameters.flag("is_classifier")
         probabilities = parameters.flag("predict_proba", default=False)
         self.labels = self.classifier and not probabilities
         self.threshold = parameters.number("threshold") if self.classifier else 0.5
         self.threads = int(parameters.number("cpu_nthread", default=-1))
         parameters.flag("use_experimental_optimizations", default=False)
-        if probabilities and int(header.get_field("task_type")[0]) == MULTI_CLASS:
+        if probabilities and int(header.get_field("task_type")[0]) == _MULTI_CLASS:
             one_leaf_value = int(header.get_field("leaf_vector_shape")[1]) == 1
             header.set_field("postprocessor", "softmax" if one_leaf_value else "identity_multiclass")
         if features not in ([-1], [self.model.num_feature]):
@@ -120,7 +120,7 @@ class Parameters:
         if name not in self._texts and default is not None:
             return default
         text = self._required(name)
-        if text not in FLAGS:
+        if text not in _FLAGS:
             raise pb_utils.TritonModelException(f"parameter {name} must be 'true' or 'false', found {text!r}")
         return text == "true"
 

@@ -14,18 +14,18 @@ from dmls_core.devstack.private_files import make_private_folder, write_private
 from dmls_core.devstack.supervisor import Service, http_answers, run_logged
 
 PORTS = ("mlflow",)
-UPGRADE_SECONDS = 300
+_UPGRADE_SECONDS = 300
 USER = "admin"
-AUTH_CONFIG = "basic_auth.ini"
+_AUTH_CONFIG = "basic_auth.ini"
 
-CACHED_LOGIN_SECONDS = 60
+_CACHED_LOGIN_SECONDS = 60
 """MLflow hashes a password slowly on purpose: not at each of a client's requests."""
 
 
 def mlflow_service(context: Context) -> Service:
     """Return the service, which creates the tables of an empty database, and the first user."""
     folder = make_private_folder(context.state / "mlflow")
-    _write_auth_config(context, folder / AUTH_CONFIG)
+    _write_auth_config(context, folder / _AUTH_CONFIG)
     return Service(
         name="mlflow",
         command=[
@@ -39,7 +39,7 @@ def mlflow_service(context: Context) -> Service:
             "MLFLOW_BACKEND_STORE_URI": _backend(context),
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true",
-            "MLFLOW_AUTH_CONFIG_PATH": str(folder / AUTH_CONFIG),
+            "MLFLOW_AUTH_CONFIG_PATH": str(folder / _AUTH_CONFIG),
             "MLFLOW_AUTH_ADMIN_USERNAME": USER,
             "MLFLOW_AUTH_ADMIN_PASSWORD": context.secret("mlflow_password"),
             "MLFLOW_FLASK_SERVER_SECRET_KEY": context.secret("mlflow_secret_key"),
@@ -66,7 +66,7 @@ def _write_auth_config(context: Context, file: Path) -> None:
     config["mlflow"] = {
         "default_permission": "NO_PERMISSIONS",
         "database_uri": _backend(context),
-        "auth_cache_ttl_seconds": str(CACHED_LOGIN_SECONDS),
+        "auth_cache_ttl_seconds": str(_CACHED_LOGIN_SECONDS),
     }
     text = io.StringIO()
     config.write(text)
@@ -84,7 +84,7 @@ def upgrade(context: Context, environment: dict[str, str], log: Path) -> None:
             "import os, mlflow.cli; mlflow.cli.cli(['db', 'upgrade', os.environ['URI']])",
         ]
         uri = {"URI": _backend(context)}
-        run_logged(command, environment | uri, log, UPGRADE_SECONDS, name="mlflow db upgrade")
+        run_logged(command, environment | uri, log, _UPGRADE_SECONDS, name="mlflow db upgrade")
 
 
 def note_upgraded(context: Context) -> None:

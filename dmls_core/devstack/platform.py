@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmls_core.devstack.airflow import ADMIN
 from dmls_core.devstack.context import (
@@ -33,9 +33,6 @@ from dmls_core.devstack.startup import BASE, PORTS, STANDARD_PORTS, USERS, Progr
 from dmls_core.devstack.supervisor import RUNNING_STATES, Supervisor
 from dmls_core.errors import PlatformError
 from dmls_core.settings import STATE_FILE, Settings, state_folder
-
-if TYPE_CHECKING:
-    from dmls_core.devstack.doctor import Check
 
 RANGE = range(20000, 32000)
 """Below the ephemeral ports of common systems."""
@@ -123,9 +120,9 @@ def _new_port(excluded: set[int]) -> int:
     raise PlatformError(f"no free port between {RANGE.start} and {RANGE.stop}")
 
 
-IDENTITY_FILE = "identity.json"
+_IDENTITY_FILE = "identity.json"
 LOCK_SECONDS = 600.0
-SHUTDOWN_SECONDS = 15.0
+_SHUTDOWN_SECONDS = 15.0
 
 
 class Platform:
@@ -163,10 +160,10 @@ class Platform:
             self._choose_ports(context, states, standard)
             if not states:
                 ensure_runtime_folder(context.identity)
-            if "signing_key" not in (read_json(self.folder / IDENTITY_FILE) or {}).get("credentials", ()):
+            if "signing_key" not in (read_json(self.folder / _IDENTITY_FILE) or {}).get("credentials", ()):
                 sign_earlier_models(context)
             # Before the first process starts: `dmls down` needs its mark to end it.
-            context.identity.save(self.folder / IDENTITY_FILE)
+            context.identity.save(self.folder / _IDENTITY_FILE)
             supervisor = self._supervisor(context)
             if not states:
                 supervisor.configure({**BASE, **USERS})
@@ -182,24 +179,21 @@ class Platform:
         Raises:
             PlatformError: a process could not be ended.
         """
-        if not (self.folder / IDENTITY_FILE).exists():
+        if not (self.folder / _IDENTITY_FILE).exists():
             return []
         with exclusive(self.folder / "lock", LOCK_SECONDS):
             return self._stop(self._context())
 
     def status(self) -> State:
         """Return the state of each service without waiting."""
-        if not (self.folder / IDENTITY_FILE).exists():
+        if not (self.folder / _IDENTITY_FILE).exists():
             return State(self.folder, (), None)
         context = self._context()
         return self._state(context, self._supervisor(context))
 
-    def doctor(self) -> list[Check]:
-        """Return the results of all checks of this machine and its platform, embedded or not."""
-        from dmls_core.devstack.doctor import examine
-
-        ports = self._context().identity.ports if (self.folder / IDENTITY_FILE).exists() else {}
-        return examine(self.status(), ports)
+    def ports(self) -> dict[str, int]:
+        """Return the port of each service; empty if the platform has never been started."""
+        return self._context().identity.ports if (self.folder / _IDENTITY_FILE).exists() else {}
 
     def _stop(self, context: Context) -> list[int]:
         """Stop the supervised services, then end marked processes, then remove stale files."""
@@ -210,7 +204,7 @@ class Platform:
                 for group in (USERS, BASE):
                     with ThreadPoolExecutor(len(group)) as pool:
                         list(pool.map(supervisor.stop_program, group))
-            supervisor.shut_down(SHUTDOWN_SECONDS)
+            supervisor.shut_down(_SHUTDOWN_SECONDS)
         # A service's own process may outlive it for a moment, such as a task the scheduler: it is no stray.
         strays = [m.process.pid for m in end_marked(context.identity.id) if not m.service]
         remove_containers(context.identity.id)
@@ -223,7 +217,7 @@ class Platform:
         return strays
 
     def _context(self) -> Context:
-        return Context(self.folder, load_identity(self.folder / IDENTITY_FILE))
+        return Context(self.folder, load_identity(self.folder / _IDENTITY_FILE))
 
     def _supervisor(self, context: Context) -> Supervisor:
         name = f"dmls-{context.identity.id}"
@@ -245,7 +239,7 @@ class Platform:
 
     def _state(self, context: Context, supervisor: Supervisor) -> State:
         states = supervisor.states() if supervisor.answers() else {}
-        urls = service_urls(context)
+        urls = _service_urls(context)
         services = tuple(
             ServiceState(
                 name=name,
@@ -284,7 +278,7 @@ class State:
         return bool(self.services) and all(service.state == "RUNNING" for service in self.services)
 
 
-def service_urls(context: Context) -> dict[str, str]:
+def _service_urls(context: Context) -> dict[str, str]:
     """Return the URL of each service that has one."""
     return {
         "s3": context.url("s3"),
@@ -313,13 +307,13 @@ def platform_settings(context: Context) -> Settings:
 def write_state(context: Context, services: tuple[ServiceState, ...], *, again: bool = False) -> None:
     """Write ``platform.json`` (mode 600) for ``load_settings``; ``again`` keeps the time of the start."""
     file = context.state / STATE_FILE
-    known = (read_json(file) or {}) if again else {}
+    previous = (read_json(file) or {}) if again else {}
     write_private_json(
         file,
         {
             "schema": 1,
             "platform_id": context.identity.id,
-            "started": known.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
+            "started": previous.get("started") or datetime.now(UTC).isoformat(timespec="seconds"),
             "settings": asdict(platform_settings(context)),
             "environment": context.s3_environment()
             | mlflow_login(context)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 PORTS = ("postgres",)
 STUDY = "optuna"
-DATABASES = ("airflow", "mlflow", STUDY)
-SUPERUSER = "postgres"
-INITDB_SECONDS = 60
+_DATABASES = ("airflow", "mlflow", STUDY)
+_SUPERUSER = "postgres"
+_INITDB_SECONDS = 60
 
 ACCOUNT = "nobody"  # codespell:ignore nobody
 """Account of PostgreSQL if the platform runs as root, which PostgreSQL refuses."""
@@ -83,11 +83,11 @@ def initialize(context: Context, environment: dict[str, str], log: Path) -> None
     command = [
         *_as_account(),
         str(_binaries() / "initdb"),
-        *("-D", str(part), "-U", SUPERUSER, "-A", "scram-sha-256", f"--pwfile={password}"),
+        *("-D", str(part), "-U", _SUPERUSER, "-A", "scram-sha-256", f"--pwfile={password}"),
         *("--encoding=UTF8", "--locale=C.UTF-8"),
     ]
     try:
-        run_logged(command, environment, log, INITDB_SECONDS, folder, name="initdb")
+        run_logged(command, environment, log, _INITDB_SECONDS, folder, name="initdb")
     finally:
         password.unlink()
     part.rename(data)
@@ -98,7 +98,7 @@ def make_databases(context: Context) -> None:
     from psycopg import sql
 
     with superuser(context) as connection, connection.cursor() as cursor:
-        for name in DATABASES:
+        for name in _DATABASES:
             cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,))
             verb = "ALTER" if cursor.fetchone() else "CREATE"
             statement = sql.SQL(f"{verb} ROLE {{}} LOGIN PASSWORD {{}}")
@@ -149,7 +149,7 @@ def superuser(context: Context) -> Iterator[Connection[tuple[object, ...]]]:
         connection = psycopg.connect(
             host=str(context.runtime),
             port=context.port("postgres"),
-            user=SUPERUSER,
+            user=_SUPERUSER,
             password=context.secret("postgres_password"),
             dbname="postgres",
             connect_timeout=5,

@@ -33,10 +33,10 @@ SERVICE_VARIABLE = ProcessSettings.variable("service")
 TITLE = "dmls-{id}"
 """Mark in the title of a process (PostgreSQL's ``cluster_name``)."""
 
-TITLED_SERVICE = "postgres"
+_TITLED_SERVICE = "postgres"
 
 TERM_SECONDS = 5.0
-KILL_SECONDS = 5.0
+_KILL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class Marked:
 
 def find_marked(platform_id: str) -> list[Marked]:
     """Return the living processes of a platform, except this one and its ancestors."""
-    own = psutil.Process()
-    spared = {own.pid, *(parent.pid for parent in own.parents())}
-    found = []
+    current = psutil.Process()
+    spared = {current.pid, *(parent.pid for parent in current.parents())}
+    marked_processes = []
     for process in psutil.process_iter():
         if process.pid in spared:
             continue
         service = _service_of(process, platform_id)
         if service is not None:
-            found.append(Marked(process, service))
-    return found
+            marked_processes.append(Marked(process, service))
+    return marked_processes
 
 
 def end_marked(platform_id: str, service: str | None = None) -> list[Marked]:
@@ -75,7 +75,7 @@ def end_marked(platform_id: str, service: str | None = None) -> list[Marked]:
             ended[marked.process.pid] = marked
             with contextlib.suppress(psutil.Error):
                 marked.process.kill() if kill else marked.process.terminate()
-        _wait([marked.process for marked in found], KILL_SECONDS if kill else TERM_SECONDS)
+        _wait([marked.process for marked in found], _KILL_SECONDS if kill else TERM_SECONDS)
     return list(ended.values())
 
 
@@ -107,7 +107,7 @@ def _service_of(process: psutil.Process, platform_id: str) -> str | None:
     except (psutil.Error, OSError):
         return None
     mark = re.escape(TITLE.format(id=platform_id))
-    return TITLED_SERVICE if re.match(rf"(\S*/)?postgres\b.*\b{mark}\b", title) else None
+    return _TITLED_SERVICE if re.match(rf"(\S*/)?postgres\b.*\b{mark}\b", title) else None
 
 
 def main(file: Path) -> None:
@@ -126,8 +126,8 @@ def late_arguments(call: Sequence[str]) -> list[str]:
     if not call:
         return []
     module, _, function = call[0].partition(":")
-    found: list[str] = getattr(import_module(module), function)(*call[1:])
-    return found
+    arguments: list[str] = getattr(import_module(module), function)(*call[1:])
+    return arguments
 
 
 def clear_stale(service: dict[str, Any]) -> None:

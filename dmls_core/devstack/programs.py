@@ -11,22 +11,22 @@ from pathlib import Path
 from dmls_core.devstack.supervisor import run_logged
 from dmls_core.errors import PlatformError
 
-INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platform]'"
+_INSTALL_HINT = "install DMLS with its platform extra: pip install 'dmls[platform]'"
 
 
-def find_program(name: str, hint: str = INSTALL_HINT) -> str:
+def find_program(name: str, hint: str = _INSTALL_HINT) -> str:
     """Return the path of a program next to this Python or on ``PATH``; else raise an error with ``hint``."""
-    found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
-    if not found:
+    path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
+    if not path:
         raise PlatformError(f"{name} is not installed: {hint}")
-    return found
+    return path
 
 
 def package_folder(package: str) -> Path:
     """Return the folder of a package without importing it; raise ``PlatformError`` if it is missing."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise PlatformError(f"{package} is not installed: {INSTALL_HINT}")
+        raise PlatformError(f"{package} is not installed: {_INSTALL_HINT}")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -36,9 +36,9 @@ INSTALL_SECONDS = 600
 def find_uv(project: Path) -> str | None:
     """Return uv: next to this Python, in the project's or this environment's ``.tools``, or on ``PATH``."""
     tools = [root / ".tools" / "uv" / "bin" for root in (project, Path(sys.prefix).parent)]
-    for place in (sysconfig.get_path("scripts"), *map(str, tools), None):
-        if found := shutil.which("uv", path=place):
-            return found
+    for folder in (sysconfig.get_path("scripts"), *map(str, tools), None):
+        if uv := shutil.which("uv", path=folder):
+            return uv
     return None
 
 

@@ -19,16 +19,16 @@ from dmls_core.errors import PlatformError
 
 PORTS = ("s3", "s3_grpc", "master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc")
 
-VOLUME_MEGABYTES = 1024
+_VOLUME_MEGABYTES = 1024
 
 CERTIFICATE, KEY = "certificate.pem", "certificate.key"
-VALIDITY = timedelta(days=3650)
-RENEWAL = timedelta(days=365)
+_VALIDITY = timedelta(days=3650)
+_RENEWAL = timedelta(days=365)
 """Age at which a start replaces the certificate."""
 
 
 ACCOUNT = "arn:aws:iam::000000000000"
-IDENTITY = "dmls"
+_IDENTITY = "dmls"
 TRAINER_ROLE = f"{ACCOUNT}:role/trainer"
 """Role whose sessions trainers get; the policy of a session limits it to one run."""
 
@@ -46,7 +46,7 @@ def seaweedfs_service(context: Context) -> Service:
     identities = folder / "identities.json"
     key = {"accessKey": context.secret("s3_access_key"), "secretKey": context.secret("s3_secret_key")}
     write_private_json(
-        identities, {"identities": [{"name": IDENTITY, "credentials": [key], "actions": ["Admin"]}]}
+        identities, {"identities": [{"name": _IDENTITY, "credentials": [key], "actions": ["Admin"]}]}
     )
     sessions = folder / "sessions.json"
     write_private_json(sessions, session_config(context.secret("s3_internal_key")))
@@ -68,7 +68,7 @@ def seaweedfs_service(context: Context) -> Service:
         "filer.localSocket": context.runtime / "filer.sock",
         "master.telemetry": "false",
         "master.electionTimeout": "1s",
-        "master.volumeSizeLimitMB": VOLUME_MEGABYTES,
+        "master.volumeSizeLimitMB": _VOLUME_MEGABYTES,
         "volume.max": 0,
         "volume.preStopSeconds": 1,
     }
@@ -96,7 +96,7 @@ def seaweedfs_service(context: Context) -> Service:
 
 
 def guard_service(context: Context) -> Service:
-    """Return what restarts S3 if it refuses writes after its full disk has room, and follows its changes."""
+    """Return what restarts S3 if it refuses writes after its full disk has room again."""
     folder = context.state / "s3"
     return Service(
         name="s3-guard",
@@ -107,19 +107,11 @@ def guard_service(context: Context) -> Service:
             "dmls_core.devstack.store_guard",
             context.root,
             str(folder / "data"),
-            "--changes",
-            f"127.0.0.1:{context.port('filer')}.{context.port('filer_grpc')}",
-            str(changes_file(context)),
         ],
         folder=folder,
         environment=context.s3_environment(),
         ready=lambda _: True,
     )
-
-
-def changes_file(context: Context) -> Path:
-    """Return the file that names the changed folders of submissions."""
-    return context.state / "s3" / "changes"
 
 
 def session_config(secret: str) -> dict[str, Any]:
@@ -128,7 +120,7 @@ def session_config(secret: str) -> dict[str, Any]:
     allowed = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}
     trusted = {
         "Effect": "Allow",
-        "Principal": {"AWS": f"{ACCOUNT}:user/{IDENTITY}"},
+        "Principal": {"AWS": f"{ACCOUNT}:user/{_IDENTITY}"},
         "Action": ["sts:AssumeRole"],
     }
     version = "2012-10-17"
@@ -155,7 +147,7 @@ def session_config(secret: str) -> dict[str, Any]:
 def _require_certificate(folder: Path) -> None:
     """Have each part present the same certificate and accept no other; SeaweedFS checks no host names."""
     certificate, key = folder / CERTIFICATE, folder / KEY
-    if not key.exists() or time.time() - key.stat().st_mtime > RENEWAL.total_seconds():
+    if not key.exists() or time.time() - key.stat().st_mtime > _RENEWAL.total_seconds():
         _make_certificate(certificate, key)
     # JSON's strings are TOML's.
     public, secret = json.dumps(str(certificate)), json.dumps(str(key))
@@ -182,7 +174,7 @@ def _make_certificate(certificate: Path, key: Path) -> None:
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=2))  # clocks may be set back
-        .not_valid_after(now + VALIDITY)
+        .not_valid_after(now + _VALIDITY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(private, hashes.SHA256())
     )

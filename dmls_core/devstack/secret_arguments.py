@@ -22,17 +22,17 @@ from pathlib import Path
 MARK = "@"
 
 PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE = 7, 17, 0x4206
-PTRACE_O_TRACEEXEC = 1 << 4
-EXECUTED = signal.SIGTRAP | 4 << 8
+_PTRACE_O_TRACEEXEC = 1 << 4
+_EXECUTED = signal.SIGTRAP | 4 << 8
 """Signal and event of a process that stops before a new program's first instruction."""
 
-PR_SET_PTRACER = 0x59616D61
-WALL = 0x40000000
+_PR_SET_PTRACER = 0x59616D61
+_WALL = 0x40000000
 
-START_OF_STACK = 28
+_START_OF_STACK = 28
 """Number of the field of ``/proc/PID/stat``, counted from 1."""
 
-WORD = 8
+_WORD = 8
 """Bytes of a pointer: 64-bit Linux."""
 
 
@@ -62,9 +62,9 @@ def _start_tracer() -> None:
         os._exit(0)
     os.waitpid(child, 0)
     os.close(answer)
-    tracer = int.from_bytes(os.read(answers, WORD))
+    tracer = int.from_bytes(os.read(answers, _WORD))
     # Fails without Yama, which is what asks for this permission.
-    ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(tracer), 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(tracer), 0, 0, 0)
     os.write(permission, b"1")
     if reason := os.read(answers, 200):
         raise OSError(f"arguments cannot be hidden from other users: {reason.decode()}")
@@ -73,14 +73,14 @@ def _start_tracer() -> None:
 def _trace(target: int, permissions: int, answer: int) -> None:
     """Wait until ``target`` executes its program, then have its arguments point to its environment."""
     try:
-        os.write(answer, os.getpid().to_bytes(WORD))
+        os.write(answer, os.getpid().to_bytes(_WORD))
         os.read(permissions, 1)
-        _ptrace(PTRACE_SEIZE, target, PTRACE_O_TRACEEXEC)
+        _ptrace(PTRACE_SEIZE, target, _PTRACE_O_TRACEEXEC)
     except OSError as error:
         os.write(answer, str(error).encode())
         return
     os.close(answer)
-    while (status := os.waitpid(target, WALL)[1]) >> 8 != EXECUTED:
+    while (status := os.waitpid(target, _WALL)[1]) >> 8 != _EXECUTED:
         if not os.WIFSTOPPED(status):
             return  # the program could not be started
         _ptrace(PTRACE_CONT, target, os.WSTOPSIG(status))
@@ -90,36 +90,36 @@ def _trace(target: int, permissions: int, answer: int) -> None:
 
 def _replace(target: int) -> None:
     """Change the pointers of a process that has not run yet: its stack is argc, argv, 0, envp, 0."""
-    stack = int(Path(f"/proc/{target}/stat").read_text().rpartition(")")[2].split()[START_OF_STACK - 3])
+    stack = int(Path(f"/proc/{target}/stat").read_text().rpartition(")")[2].split()[_START_OF_STACK - 3])
     with Path(f"/proc/{target}/mem").open("r+b", buffering=0) as memory:
         (count,) = _words(memory.fileno(), stack, 1)
-        arguments = stack + WORD
+        arguments = stack + _WORD
         pointers = _words(memory.fileno(), arguments, count)
         values = {}
-        variable = arguments + (count + 1) * WORD
+        variable = arguments + (count + 1) * _WORD
         while True:
             (pointer,) = _words(memory.fileno(), variable, 1)
             if not pointer:
                 break
             name, _, _ = _text(memory.fileno(), pointer).partition(b"=")
             values[name] = pointer + len(name) + 1
-            variable += WORD
+            variable += _WORD
         for number, pointer in enumerate(pointers):
             word = _text(memory.fileno(), pointer)
             if word.startswith(MARK.encode()) and (value := values.get(word[len(MARK) :])):
-                os.pwrite(memory.fileno(), struct.pack("=Q", value), arguments + number * WORD)
+                os.pwrite(memory.fileno(), struct.pack("=Q", value), arguments + number * _WORD)
 
 
 def _words(file: int, address: int, count: int) -> tuple[int, ...]:
-    return struct.unpack(f"={count}Q", os.pread(file, count * WORD, address))
+    return struct.unpack(f"={count}Q", os.pread(file, count * _WORD, address))
 
 
 def _text(file: int, address: int) -> bytes:
     """Return the text at an address, without its closing zero."""
-    found = b""
-    while b"\0" not in found:
-        found += os.pread(file, 256, address + len(found))
-    return found.partition(b"\0")[0]
+    content = b""
+    while b"\0" not in content:
+        content += os.pread(file, 256, address + len(content))
+    return content.partition(b"\0")[0]
 
 
 def _ptrace(request: int, target: int, data: int) -> None:

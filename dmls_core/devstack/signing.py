@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dmls_core.devstack.context import Context
 from dmls_core.settings import SIGNERS, SIGNING_KEY
-
-if TYPE_CHECKING:
-    from dmls_core.devstack.context import Context
-
-
-def new_signing_key() -> str:
-    """Return a new private key in PEM."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def signing_environment(context: Context) -> dict[str, str]:

@@ -4,9 +4,8 @@ SeaweedFS spreads folders over several databases. One that could not write to th
 or answers no listing, until the server starts again, while other folders work.
 
 ``python -m dmls_core.devstack.store_guard ROOT FOLDER [REQUEST]`` runs next to the server, whose data is in
-FOLDER. In an embedded platform it ends the server's processes, which the supervisor starts again, and with
-``--changes FILER FILE`` it writes the changed folders of submissions to FILE. Elsewhere it creates the file
-REQUEST, at which ``images/s3/serve.sh`` ends.
+FOLDER. In an embedded platform it ends the server's processes, which the supervisor starts again. Elsewhere
+it creates the file REQUEST, at which ``images/s3/serve.sh`` ends.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ import logging
 import math
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dmls_core.devstack.processes import end_marked
-from dmls_core.devstack.store_changes import follow
 from dmls_core.errors import StoreError
 from dmls_core.settings import ProcessSettings
 from dmls_core.store import Store, layout, open_store
@@ -32,13 +29,13 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 
-ROOM = 0.02
+_ROOM = 0.02
 """Free share of the disk from which SeaweedFS must write: below 1 % it refuses to."""
 
 PATIENCE = 15.0
 """Seconds of refused requests, with room on the disk, before the first restart."""
 
-SILENCE = 60.0
+_SILENCE = 60.0
 """The same for a server that answers nothing: it may be starting."""
 
 FIRST_PAUSE = 30.0
@@ -64,7 +61,7 @@ class StoreGuard:
         Restart the server if requests have failed for a while, although the disk has room.
         """
         usage = shutil.disk_usage(self._folder)
-        if usage.free < ROOM * usage.total:
+        if usage.free < _ROOM * usage.total:
             self._suspicious, self._due = True, None
             return
         if not self._suspicious:
@@ -73,7 +70,7 @@ class StoreGuard:
         if not self._suspicious:
             return
         if not self._answers():
-            self._act("the S3 server does not answer", SILENCE)
+            self._act("the S3 server does not answer", _SILENCE)
         elif failed := [*refusals(self._store), *unlisted(self._store)]:
             what = f"{len(failed)} requests to the S3 server fail although its disk has room ({failed[0]})"
             self._act(what, PATIENCE)
@@ -99,11 +96,11 @@ class StoreGuard:
         if self._restarts > RESTARTS:
             log.error("%s, also after %s restarts: see its log", what, RESTARTS)
             return
-        log.warning("%s: it is started again", what)
+        log.warning("%s: restarting it", what)
         try:
             self._restart()
         except OSError as error:
-            log.error("the S3 server cannot be started again (%s): start it yourself", error)
+            log.error("could not restart the S3 server: restart it manually (%s)", error)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -112,25 +109,17 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("root")
     parser.add_argument("folder", type=Path)
     parser.add_argument("request", nargs="?", default="")
-    parser.add_argument("--changes", nargs=2, metavar=("FILER", "FILE"))
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     platform_id = ProcessSettings.from_environment().platform_id
-    root, folder, request = options.root, options.folder, options.request
-    if options.changes:
-        filer, file = options.changes
-        top = f"/buckets/{root.removeprefix('s3://').rstrip('/')}/"
-        threading.Thread(
-            target=follow, args=(filer, top + layout.INCOMING, top, Path(file)), daemon=True
-        ).start()
 
     def restart() -> None:
-        if request:
-            Path(request).touch()
+        if options.request:
+            Path(options.request).touch()
         else:
             end_marked(platform_id, "s3")
 
-    guard = StoreGuard(open_store(root, interactive=True), folder, restart)
+    guard = StoreGuard(open_store(options.root, interactive=True), options.folder, restart)
     while True:
         try:
             guard.look()

@@ -29,7 +29,7 @@ PROBE_SECONDS = 3.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.4
 """Seconds between two probes: they grow from the first to the second."""
 
-LAST_LINES = 15
+_LAST_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def run_logged(
             raise PlatformError(f"{failed}\n{last_lines(log)}\nsee {log}") from error
 
 
-def last_lines(log: Path, count: int = LAST_LINES) -> str:
+def last_lines(log: Path, count: int = _LAST_LINES) -> str:
     """Return the last lines of a log, for an error's message."""
     try:
         with log.open("rb") as stream:
@@ -133,7 +133,7 @@ def last_lines(log: Path, count: int = LAST_LINES) -> str:
     return "\n".join(line[:300] for line in lines[-count:])
 
 
-RPC_SECONDS = 20.0
+_RPC_SECONDS = 20.0
 START_SECONDS = 15.0
 
 NOT_RUNNING, ALREADY_STARTED, BAD_NAME = 70, 60, 10
@@ -273,7 +273,11 @@ class Supervisor:
         return self.logs / f"{name}.log"
 
     def _call(
-        self, method: str, *arguments: str | bool, allowed: tuple[int, ...] = (), seconds: float = RPC_SECONDS
+        self,
+        method: str,
+        *arguments: str | bool,
+        allowed: tuple[int, ...] = (),
+        seconds: float = _RPC_SECONDS,
     ) -> Any:  # noqa: ANN401 - XML-RPC
         import httpx
 

@@ -31,9 +31,9 @@ from dmls_core.errors import PlatformError
 from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS, FilBackend
 from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER, ProcessSettings
 
-REQUIREMENTS = "triton.txt"
+_REQUIREMENTS = "triton.txt"
 
-PYTHONS = ((3, 11), (3, 12))
+_PYTHONS = ((3, 11), (3, 12))
 """Python versions that both the server's Python backend and NumPy before 2 support."""
 
 STAND_IN = {
@@ -68,10 +68,10 @@ def find_requirements() -> Path:
     """Return the locked requirement file of the installed package or of the repository."""
     package = Path(dmls_core.__file__).parent
     places = (package / "devstack" / "requirements", package.parent / "requirements")
-    for place in places:
-        if (place / REQUIREMENTS).is_file():
-            return place / REQUIREMENTS
-    raise PlatformError(f"{REQUIREMENTS} is missing from {' and '.join(map(str, places))}: reinstall DMLS")
+    for path in places:
+        if (path / _REQUIREMENTS).is_file():
+            return path / _REQUIREMENTS
+    raise PlatformError(f"{_REQUIREMENTS} is missing from {' and '.join(map(str, places))}: reinstall DMLS")
 
 
 def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
@@ -115,7 +115,7 @@ def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
 def _choose_python(uv: str | None) -> list[str]:
     """Return uv's options for the interpreter: this one if it fits, else one that uv has or fetches."""
     version = sys.version_info[:2]
-    if version in PYTHONS and _has_shared_library():
+    if version in _PYTHONS and _has_shared_library():
         return ["--python", sys.executable]
     if uv:
         return ["--managed-python", "--python", "3.12"]
@@ -139,16 +139,16 @@ def _has_shared_library() -> bool:
 
 PORTS = ("triton_http", "triton_grpc", "triton_metrics")
 
-SERVER_VARIABLE = ProcessSettings.variable("triton_server")
-OPTIONS_VARIABLE = ProcessSettings.variable("triton_options")
-RESTRICTED = ("model-repository", "shared-memory", "logging", "trace")
+_SERVER_VARIABLE = ProcessSettings.variable("triton_server")
+_OPTIONS_VARIABLE = ProcessSettings.variable("triton_options")
+_RESTRICTED = ("model-repository", "shared-memory", "logging", "trace")
 """Groups of Triton's endpoints that require the key."""
 
-RESTRICTION = "TRITON_RESTRICTION"
+_RESTRICTION = "TRITON_RESTRICTION"
 """Variable with the groups and the key, as Triton's arguments have them."""
 
 USUAL_PLACE = "/opt/tritonserver/bin/tritonserver"
-FIL_LIBRARY = "fil/libtriton_fil.so"
+_FIL_LIBRARY = "fil/libtriton_fil.so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +173,16 @@ class TritonServer:
 
 def find_genuine() -> TritonServer | None:
     """Return the server in ``DMLS_TRITON_SERVER`` or an installed one; its FIL backend must be genuine."""
-    named = os.environ.get(SERVER_VARIABLE)
+    named = os.environ.get(_SERVER_VARIABLE)
     candidates = [named] if named else [shutil.which("tritonserver"), USUAL_PLACE]
     for candidate in candidates:
         if candidate and Path(candidate).is_file():
             backends = Path(candidate).resolve().parent.parent / "backends"
-            if (backends / FIL_LIBRARY).is_file():
+            if (backends / _FIL_LIBRARY).is_file():
                 return TritonServer(Path(candidate), backends, genuine=True, environment=_genuine(candidate))
     if named:
         raise PlatformError(
-            f"{SERVER_VARIABLE} is {named}, but there is no such program with ../backends/{FIL_LIBRARY}"
+            f"{_SERVER_VARIABLE} is {named}, but there is no such program with ../backends/{_FIL_LIBRARY}"
         )
     return None
 
@@ -191,7 +191,7 @@ def running_backend(pid: int) -> FilBackend:
     """Return the FIL backend of the embedded platform's running server."""
     prefix = "--backend-directory="
     folders = (word.removeprefix(prefix) for word in psutil.Process(pid).cmdline() if word.startswith(prefix))
-    return "genuine" if any((Path(folder) / FIL_LIBRARY).is_file() for folder in folders) else "stand-in"
+    return "genuine" if any((Path(folder) / _FIL_LIBRARY).is_file() for folder in folders) else "stand-in"
 
 
 def _genuine(program: str) -> dict[str, str]:
@@ -258,10 +258,10 @@ def triton_service(context: Context, server: TritonServer) -> Service:
     program, environment = [str(server.program)], dict(server.environment)
     if key := context.identity.credentials.get("triton_key"):
         # Clients that request predictions may do nothing else.
-        environment[RESTRICTION] = f"{','.join(RESTRICTED)}:{TRITON_KEY_HEADER}={key}"
+        environment[_RESTRICTION] = f"{','.join(_RESTRICTED)}:{TRITON_KEY_HEADER}={key}"
         program = [
             *(sys.executable, "-I", secret_arguments.__file__, str(server.program)),
-            *("--http-restricted-api", f"@{RESTRICTION}", "--grpc-restricted-protocol", f"@{RESTRICTION}"),
+            *("--http-restricted-api", f"@{_RESTRICTION}", "--grpc-restricted-protocol", f"@{_RESTRICTION}"),
         ]
     return Service(
         name="triton",
@@ -269,7 +269,7 @@ def triton_service(context: Context, server: TritonServer) -> Service:
             *program,
             "--disable-auto-complete-config",
             *(f"--{name}={value}" for name, value in options.items()),
-            *shlex.split(os.environ.get(OPTIONS_VARIABLE, "")),
+            *shlex.split(os.environ.get(_OPTIONS_VARIABLE, "")),
         ],
         folder=make_private_folder(context.state / "triton"),
         environment=environment | {INFERENCE_LOG: str(make_private_folder(context.inference_log))},

@@ -19,7 +19,7 @@ from dmls_core.spec.definitions import AUTO, HyperparameterDefinition, ModelDefi
 
 GROUP: extensions.Group = "dmls.engines"
 
-ATTRIBUTES = ("name", "device", "models", "packages", "libraries")
+_ATTRIBUTES = ("name", "device", "models", "packages", "libraries")
 """Attributes that every engine class defines."""
 
 
@@ -41,13 +41,13 @@ def load_engine(device: str, model: str) -> Engine:
     Raises:
         EngineUnavailableError: no such engine is registered, or its packages are not installed.
     """
-    found = engine_class(device, model)
-    if missing := found.missing_packages():
+    engine = engine_class(device, model)
+    if missing := engine.missing_packages():
         raise EngineUnavailableError(
             f"the {device} engine for {model} needs packages that are not installed here: "
             + ", ".join(missing)
         )
-    return found()
+    return engine()
 
 
 @cache
@@ -56,17 +56,17 @@ def _engines() -> dict[tuple[str, str], type[Engine]]:
 
     Raise ``PlatformError`` if an object is not an engine, or two engines fit a model on the same device.
     """
-    found: dict[tuple[str, str], type[Engine]] = {}
+    engines: dict[tuple[str, str], type[Engine]] = {}
     for name in extensions.names(GROUP):
         engine = _checked(name, extensions.load(GROUP, name))
         for model in engine.models:
-            other = found.setdefault((engine.device, model.name), engine)
+            other = engines.setdefault((engine.device, model.name), engine)
             if other is not engine:
                 raise PlatformError(
                     f"two engines fit {model.name} on the {engine.device}: {_origin(other.name)} and "
                     f"{_origin(name)}; uninstall one of the packages"
                 )
-    return found
+    return engines
 
 
 def _checked(name: str, engine: object) -> type[Engine]:
@@ -76,7 +76,7 @@ def _checked(name: str, engine: object) -> type[Engine]:
         problem = "is not a subclass of dmls_core.models.engines.Engine"
     elif inspect.isabstract(engine):
         problem = f"does not define {', '.join(sorted(engine.__abstractmethods__))}"
-    elif missing := [one for one in ATTRIBUTES if not hasattr(engine, one)]:
+    elif missing := [one for one in _ATTRIBUTES if not hasattr(engine, one)]:
         problem = f"lacks the attributes {', '.join(missing)}"
     elif engine.name != name:
         problem = f"has the name {engine.name!r}, not that of its entry point"
@@ -125,7 +125,7 @@ CATALOGUE: Mapping[str, ModelDefinition] = extensions.LazyMapping(_models)
 SPREAD = 4
 """A suggested range goes from a quarter of the default value to four times that value."""
 
-LOG_RATIO = 30
+_LOG_RATIO = 30
 """Ranges whose ends have at least this ratio use a log scale."""
 
 
@@ -172,7 +172,7 @@ def _range(definition: HyperparameterDefinition) -> dict[str, Any]:
     if integer:
         low, high = int(low), int(high)
     table: dict[str, Any] = {"min": low, "max": high}
-    return {**table, "log": True} if low > 0 and high / low >= LOG_RATIO else table
+    return {**table, "log": True} if low > 0 and high / low >= _LOG_RATIO else table
 
 
 def _other_counts(definition: HyperparameterDefinition) -> list[float]:

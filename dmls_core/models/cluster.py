@@ -23,7 +23,7 @@ from dmls_core.stored_matrix import StoredMatrix
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-TRIES = 3
+_TRIES = 3
 """Times that a fit is tried while workers get lost."""
 
 RETURN_SECONDS = 60.0
@@ -134,7 +134,7 @@ class Cluster:
         Raises:
             PlatformError: no worker is left, or every try failed so.
         """
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(_TRIES)):
             try:
                 return attempt()
             except Exception as error:
@@ -150,7 +150,7 @@ class Cluster:
                 if not (lost or again):
                     raise
         raise PlatformError(
-            f"nodes were lost in each of {TRIES} tries of a fit: each may need more memory than it has; "
+            f"nodes were lost in each of {_TRIES} tries of a fit: each may need more memory than it has; "
             "raise [resources] memory or nodes"
         )
 
@@ -166,10 +166,10 @@ class Cluster:
     def send(self, worker: int, arrays: Sequence[NDArray[Any] | None]) -> list[Future]:
         """Copy arrays to a worker."""
         # Directly: otherwise the scheduler would hold the rows on their way.
-        found: list[Future] = self._client.scatter(
+        futures: list[Future] = self._client.scatter(
             list(arrays), workers=[self._address(worker)], hash=False, direct=True
         )
-        return found
+        return futures
 
     def _address(self, worker: int) -> str:
         return self.workers[worker % len(self.workers)]
@@ -177,8 +177,8 @@ class Cluster:
     def results(self, futures: Sequence[Future]) -> list[Any]:
         """Wait for calls; return their results, or raise the first error."""
         self.wait(futures)
-        found: list[Any] = self._client.sync(self._gather, futures)
-        return found
+        results: list[Any] = self._client.sync(self._gather, futures)
+        return results
 
     async def _gather(self, futures: Sequence[Future]) -> list[Any]:
         """Fetch results; Dask would wait for ever for those of a worker that was lost meanwhile."""
@@ -187,8 +187,8 @@ class Cluster:
             while not (await asyncio.wait({fetching}, timeout=POLL_SECONDS))[0]:
                 if not set(self.workers) <= set((await self._client.scheduler.identity())["workers"]):
                     raise ConnectionError("a node was lost")
-            found: list[Any] = fetching.result()
-            return found
+            results: list[Any] = fetching.result()
+            return results
         finally:
             fetching.cancel()
 
@@ -218,12 +218,12 @@ class Cluster:
 
     def kept(self, name: str, make: Callable[[Cluster], list[Future]]) -> list[Future]:
         """Return what ``make`` has made on the workers; make it again after they have changed."""
-        generation, found = self._kept.get(name, (0, []))
+        generation, values = self._kept.get(name, (0, []))
         if generation != self.generation:
             self._kept.pop(name, None)
-            found = make(self)
-            self._kept[name] = self.generation, found
-        return found
+            values = make(self)
+            self._kept[name] = self.generation, values
+        return values
 
     def _end_calls(self, lost: set[str]) -> bool:
         """End calls that wait for another node for ever, as LightGBM's do, by a restart of their workers.
@@ -245,13 +245,13 @@ class Cluster:
     def _choose_workers(self) -> None:
         """Wait for all nodes; take those that are there in the end."""
         end = time.monotonic() + RETURN_SECONDS
-        while len(found := self._answering()) < self.nodes and time.monotonic() < end:
+        while len(answering := self._answering()) < self.nodes and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
-        if not found:
+        if not answering:
             raise PlatformError("the cluster has no worker left")
-        if len(found) < self.nodes:
-            self._note(f"{len(found)} of {self.nodes} nodes are left: the fit goes on with these")
-        self.workers = tuple(sorted(found)[: self.nodes])
+        if len(answering) < self.nodes:
+            self._note(f"{len(answering)} of {self.nodes} nodes are left: the fit goes on with these")
+        self.workers = tuple(sorted(answering)[: self.nodes])
         self.generation += 1
 
     def _reported(self) -> list[str]:
@@ -260,9 +260,9 @@ class Cluster:
 
     def _answering(self) -> list[str]:
         """Return those workers that answer: the scheduler may not know yet that one has ended."""
-        known = self._reported()
-        answers = self._client.run(os.getpid, workers=known, on_error="return") if known else {}
-        return [worker for worker in known if isinstance(answers.get(worker), int)]
+        reported = self._reported()
+        answers = self._client.run(os.getpid, workers=reported, on_error="return") if reported else {}
+        return [worker for worker in reported if isinstance(answers.get(worker), int)]
 
     def _lost(self) -> set[str]:
         return set(self.workers) - set(self._answering())

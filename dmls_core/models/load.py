@@ -35,7 +35,7 @@ def for_engine(
             rows that are ``weighted``.
     """
     issues = IssueCollector("", None, SpecLimits())
-    note_unsupported(model, hyperparameters, device, issues, weighted=weighted)
+    _note_unsupported(model, hyperparameters, device, issues, weighted=weighted)
     issues.raise_any()
     arguments = engine_class(device, model.name).arguments
     return {
@@ -45,7 +45,7 @@ def for_engine(
     }
 
 
-def note_unsupported(
+def _note_unsupported(
     model: ModelDefinition,
     hyperparameters: Mapping[str, Hyperparameter],
     device: str,
@@ -63,7 +63,7 @@ def note_unsupported(
         )
         return
     if weighted and not engine_class(device, model.name).sample_weights:
-        note_unweighted(model.name, device, issues)
+        _note_unweighted(model.name, device, issues)
     arguments = engine_class(device, model.name).arguments
     for name, space in hyperparameters.items():
         argument = arguments.get(name, SAME)
@@ -90,14 +90,14 @@ def _note_values(
         issues.add(path, f"must be a share on the {device} engine", expected="a float above 0 up to 1.0")
     if isinstance(space, Range):
         return
-    known = [choice for choice in definition.choices if choice not in argument.unsupported_values]
+    supported = [choice for choice in definition.choices if choice not in argument.unsupported_values]
     for index, value in enumerate(space.values):
         if value in argument.unsupported_values:
             issues.add(
                 issues.standing((*path, "values", index), (*path, "value"), path),
                 f"is not known to the {device} engine",
                 found=value,
-                expected=", ".join(f'"{choice}"' for choice in known),
+                expected=", ".join(f'"{choice}"' for choice in supported),
             )
 
 
@@ -221,10 +221,10 @@ def _check_weight(spec: Spec, issues: IssueCollector) -> None:
         if not any(
             engine_class(device, search.name).sample_weights for device in CATALOGUE[search.name].engines
         ):
-            note_unweighted(search.name, "", issues)
+            _note_unweighted(search.name, "", issues)
 
 
-def note_unweighted(model: str, device: str, issues: IssueCollector) -> None:
+def _note_unweighted(model: str, device: str, issues: IssueCollector) -> None:
     """Note that a model, or its engine on ``device``, does not take weights of rows."""
     where = f" on the {device} engine" if device else ""
     hint = "leave weight out, or choose another model or engine"
@@ -238,7 +238,7 @@ def _check_engine(spec: Spec, issues: IssueCollector) -> None:
     weighted = spec.columns.weight is not None
     for search in spec.models:
         model = CATALOGUE[search.name]
-        note_unsupported(model, search.hyperparameters, spec.resources.engine, issues, weighted=weighted)
+        _note_unsupported(model, search.hyperparameters, spec.resources.engine, issues, weighted=weighted)
 
 
 def _check_nodes(spec: Spec, issues: IssueCollector) -> None:

@@ -120,7 +120,7 @@ def metrics_of(task: Task) -> dict[str, Metric]:
 
 def _registered() -> dict[str, Metric]:
     """Load every registered metric; raise ``PlatformError`` for other objects and duplicate names."""
-    found: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     owners: dict[str, str] = {}
     for name in extensions.names("dmls.metrics"):
         metric = extensions.load("dmls.metrics", name)
@@ -133,8 +133,8 @@ def _registered() -> dict[str, Metric]:
         for word in (metric.name, *metric.aliases):
             if (owner := owners.setdefault(word, name)) != name:
                 raise PlatformError(f"the metrics {owner!r} and {name!r} are both called {word!r}")
-        found[name] = metric
-    return found
+        metrics[name] = metric
+    return metrics
 
 
 METRICS: Mapping[str, Metric] = extensions.LazyMapping(_registered)

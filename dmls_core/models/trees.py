@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import treelite
 
-AT_MOST = 3
+_AT_MOST = 3
 """Treelite's number of the test "at most the threshold", which scikit-learn's and cuML's forests use."""
 
 
@@ -59,7 +59,7 @@ def _fields(accessor: Any, outputs: int) -> dict[str, NDArray[Any]]:  # noqa: AN
     field = accessor.get_field
     left, right = field("cleft").astype(np.int64), field("cright").astype(np.int64)
     leaf = left < 0
-    if not (field("cmp")[~leaf] == AT_MOST).all():
+    if not (field("cmp")[~leaf] == _AT_MOST).all():
         raise ValueError("the trees have tests other than value <= threshold")
     own = np.arange(len(left))
     values = np.zeros((len(left), outputs))

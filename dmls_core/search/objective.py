@@ -17,10 +17,6 @@ from dmls_core.spec.definitions import Scalar
 
 if TYPE_CHECKING:
     from dmls_core.models.engines import Fitted
-    from dmls_core.search.forest.halving import Promotion, Rung, SuccessiveHalving
-
-REDUCTION = 3
-"""Reduction factor: successive halving keeps one of this many trials at each step."""
 
 ShouldPrune = Callable[[int, float], bool]
 """(steps so far, score so far) -> whether to prune the trial."""
@@ -88,23 +84,6 @@ class Objective(ABC):
     def _effective(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
         asked = {name: params[name] for name in self.suggested.searched}
         return self.task.engine.effective(self.task.model, {**self.space.fixed, **asked})
-
-
-class HalvingObjective(Objective):
-    """An objective whose ``evaluate`` is the first rung of synchronous successive halving.
-
-    ``halving`` decides which trials go on to the next rung.
-    """
-
-    halving: SuccessiveHalving
-
-    @abstractmethod
-    def promote(self, promotion: Promotion) -> Rung:
-        """Take a trial to its next rung."""
-
-    @abstractmethod
-    def held(self) -> frozenset[int]:
-        """Return the trials that this worker can promote without repeating earlier rungs."""
 
 
 class CrossValidation(Objective):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, ignore_progress, never_stop
-from dmls_core.search.strategies.strategies import ModelCandidate
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.study.candidates import TrialRecord
 from dmls_core.search.study.storage import LocalStorage
 from dmls_core.search.study.study import Claim, SearchStudy
@@ -24,7 +24,7 @@ POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class SearchWorker:
     """One of a run's trainers, at most ``workers``; the leader, number 0, waits for the others' trials."""
 
     number: int = 0
@@ -38,7 +38,7 @@ class Worker:
 
 def optimize(
     study: SearchStudy,
-    worker: Worker,
+    worker: SearchWorker,
     *,
     timeout: float | None = None,
     should_stop: ShouldStop = never_stop,
@@ -114,15 +114,17 @@ def search(
     ``on_trial`` is called with each trial as it ends, and again when it reaches a further rung. For the other
     callbacks and errors, see ``optimize`` and ``pick_winner``.
     """
-    kept = contiguous_trials(done)
+    finished = contiguous_trials(done)
     study = SearchStudy(
         LocalStorage(),
         "search",
         candidates,
         n_trials,
-        kept=lambda: kept,
+        kept=lambda: finished,
         keep=lambda trial, _: on_trial(trial),
     )
     study.join()
-    optimize(study, Worker(), timeout=timeout, should_stop=should_stop, on_progress=on_progress, stop=stop)
+    optimize(
+        study, SearchWorker(), timeout=timeout, should_stop=should_stop, on_progress=on_progress, stop=stop
+    )
     return pick_winner(candidates, study.trials())

@@ -18,7 +18,7 @@ from dmls_core.models.engines import Engine, Fitted
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Direction, Hyperparameter, ModelDefinition, Range, Scalar, fixed
 
-POINTS = 5
+_POINTS = 5
 """Grid points of a range without a step: both ends, and points spread evenly between them."""
 
 
@@ -37,34 +37,43 @@ class Space:
 
     def contains(self, params: Mapping[str, Scalar]) -> bool:
         """Return whether ``params`` has a legal value of each searched hyperparameter."""
-        return all(name in params and _legal(wanted, params[name]) for name, wanted in self.searched.items())
+        return all(
+            name in params and _legal(hyperparameter, params[name])
+            for name, hyperparameter in self.searched.items()
+        )
 
 
-def _legal(wanted: Hyperparameter, value: Scalar) -> bool:
-    if not isinstance(wanted, Range):
-        return value in wanted.values
-    if isinstance(value, str) or not wanted.min <= value <= wanted.max:
+def _legal(hyperparameter: Hyperparameter, value: Scalar) -> bool:
+    if not isinstance(hyperparameter, Range):
+        return value in hyperparameter.values
+    if isinstance(value, str) or not hyperparameter.min <= value <= hyperparameter.max:
         return False
-    return wanted.step is None or float((value - wanted.min) / wanted.step).is_integer()
+    return (
+        hyperparameter.step is None or float((value - hyperparameter.min) / hyperparameter.step).is_integer()
+    )
 
 
-def grid_values(wanted: Hyperparameter) -> tuple[Scalar, ...]:
+def grid_values(hyperparameter: Hyperparameter) -> tuple[Scalar, ...]:
     """Return the values of one hyperparameter on a grid."""
-    if not isinstance(wanted, Range):
-        return tuple(wanted.values)
-    size = wanted.size
-    if size is not None and (wanted.step is not None or size <= POINTS):
-        return tuple(wanted.min + number * (wanted.step or 1) for number in range(size))
-    low, high = (math.log(wanted.min), math.log(wanted.max)) if wanted.log else (wanted.min, wanted.max)
-    points = [low + (high - low) * number / (POINTS - 1) for number in range(POINTS)]
-    points = [math.exp(point) for point in points] if wanted.log else points
-    inner = [round(point) if wanted.integer else point for point in points[1:-1]]
-    return (wanted.min, *inner, wanted.max)
+    if not isinstance(hyperparameter, Range):
+        return tuple(hyperparameter.values)
+    size = hyperparameter.size
+    if size is not None and (hyperparameter.step is not None or size <= _POINTS):
+        return tuple(hyperparameter.min + number * (hyperparameter.step or 1) for number in range(size))
+    low, high = (
+        (math.log(hyperparameter.min), math.log(hyperparameter.max))
+        if hyperparameter.log
+        else (hyperparameter.min, hyperparameter.max)
+    )
+    points = [low + (high - low) * number / (_POINTS - 1) for number in range(_POINTS)]
+    points = [math.exp(point) for point in points] if hyperparameter.log else points
+    inner = [round(point) if hyperparameter.integer else point for point in points[1:-1]]
+    return (hyperparameter.min, *inner, hyperparameter.max)
 
 
 def grid_points(space: Space, seed: int) -> Iterator[dict[str, Scalar]]:
     """Yield every grid point once, in an order shuffled by the seed."""
-    axes = {name: grid_values(wanted) for name, wanted in space.searched.items()}
+    axes = {name: grid_values(hyperparameter) for name, hyperparameter in space.searched.items()}
     total = math.prod(len(values) for values in axes.values())
     for position in random.Random(seed).sample(range(total), total):  # noqa: S311 - no secret
         point: dict[str, Scalar] = {}
@@ -239,10 +248,10 @@ def make_folds(
     return _folds_of(assigned, count, most or enough_folds(sizes, count))
 
 
-ENOUGH_ROWS = 3_333
+_ENOUGH_ROWS = 3_333
 """Scored rows from which another fold does not find a better model: one of three folds of 10,000 rows."""
 
-ENOUGH_OF_A_CLASS = 100
+_ENOUGH_OF_A_CLASS = 100
 """Rows of each class that are scored, too: metrics such as the balanced accuracy depend on the rarest."""
 
 
@@ -251,7 +260,7 @@ def enough_folds(rows: Sequence[int], folds: int) -> int:
 
     docs/explanation/search.md has the figures.
     """
-    share = max(ENOUGH_ROWS / sum(rows), ENOUGH_OF_A_CLASS / min(rows))
+    share = max(_ENOUGH_ROWS / sum(rows), _ENOUGH_OF_A_CLASS / min(rows))
     return min(folds, math.ceil(share * folds))
 
 

@@ -73,14 +73,14 @@ class Trial:
         """Read the output of ``as_json``; raise ``ValueError`` for other data."""
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ValueError("not a trial of this release")
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         try:
-            surface = known.get("surface")
+            surface = fields.get("surface")
             return cls(
                 **{
-                    **known,
-                    "values": tuple(known.get("values", ())),
-                    "intermediate_values": tuple(known.get("intermediate_values", ())),
+                    **fields,
+                    "values": tuple(fields.get("values", ())),
+                    "intermediate_values": tuple(fields.get("intermediate_values", ())),
                     "surface": surface and _surface(surface),
                 }
             )

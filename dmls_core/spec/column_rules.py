@@ -80,17 +80,17 @@ def check_labels(columns: Columns, data: Data, drift: Drift | None, issues: Issu
     """Check that labels can be joined with logged predictions, and are not training data."""
     if data.labels is None:
         return
-    place = ("data", "labels")
+    path = ("data", "labels")
     if drift is None or drift.sample == 0:
         key, hint = ("[drift]", "write [drift]") if drift is None else ("drift.sample", "sample = 0.1")
-        issues.add(place, f"requires {key}: otherwise no predictions are logged", hint=hint)
+        issues.add(path, f"requires {key}: otherwise no predictions are logged", hint=hint)
     if columns.target in (REQUEST, ROW):
         hint = "rename the target column: label files have their own column of this name"
-        issues.add(place, "cannot be combined with this target", found=columns.target, hint=hint)
+        issues.add(path, "cannot be combined with this target", found=columns.target, hint=hint)
     try:
         _, expression = parse_names(data.labels)
     except ValueError as error:
-        issues.add(place, str(error), found=data.labels, hint='such as "labels/{date}.csv"')
+        issues.add(path, str(error), found=data.labels, hint='such as "labels/{date}.csv"')
         return
     if data.path is None:
         return
@@ -100,4 +100,4 @@ def check_labels(columns: Columns, data: Data, drift: Drift | None, issues: Issu
         return  # more stars than a pattern of labels may have: not comparable
     if expression.fullmatch(a_name(data.path)) or others.fullmatch(a_name(data.labels)):
         hint = 'put them into their own folder: labels = "labels/{date}.csv"'
-        issues.add(place, "matches training data", found=data.labels, hint=hint)
+        issues.add(path, "matches training data", found=data.labels, hint=hint)

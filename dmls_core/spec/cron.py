@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -26,7 +26,7 @@ _TERM = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/
 def cron_issue(cron: str) -> str:
     """Return the error in a cron expression, or an empty string."""
     if cron.startswith("@"):
-        return "" if cron in PRESETS else f"is not one of {', '.join(PRESETS)}"
+        return "" if cron in _PRESETS else f"is not one of {', '.join(_PRESETS)}"
     fields = cron.split()
     if len(fields) != len(_FIELDS):
         return f"has {len(fields)} fields instead of five"
@@ -55,15 +55,15 @@ def _fits(term: str, low: int, high: int, words: tuple[str, ...]) -> bool:
 
 def _values(text: str, field: _Field) -> set[int]:
     _, low, high, words = field
-    found: set[int] = set()
+    values: set[int] = set()
     for term in text.lower().split(","):
         if match := _TERM.fullmatch(term):
             first, last, step = match.groups()
             start = low if first is None else _number(first, words, low) or low
             # 5/7 is from 5 on.
             end = _number(last, words, low) if last else start if first and not step else high
-            found.update(range(start, (end or high) + 1, int(step or 1)))
-    return found
+            values.update(range(start, (end or high) + 1, int(step or 1)))
+    return values
 
 
 def _number(part: str, words: tuple[str, ...], low: int) -> int | None:

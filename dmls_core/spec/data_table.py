@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from dmls_core.spec.values import Encoding, FileFormat, Marks, Name, Window
 
 
-class Table(BaseModel):
+class SpecTable(BaseModel):
     """A table of the spec: immutable, strict about types, and closed to unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Source(Table):
+class Source(SpecTable):
     """Data that is not next to the spec: a table, a query, or files, through an Airflow connection."""
 
     ADDED: ClassVar = ("delta", "iceberg", "version", "snapshot")
@@ -104,7 +104,7 @@ PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 """A parameter of a query, as SQLAlchemy finds it."""
 
 
-class Data(Table):
+class Data(SpecTable):
     """The data files, and how to read them."""
 
     path: str | None = Field(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dmls_core.spec.data_table import Table
+from dmls_core.spec.data_table import SpecTable
 from dmls_core.spec.values import Number, Value
 
 Scalar = bool | int | float | str
@@ -113,11 +113,11 @@ class ModelDefinition:
     default_metric: str = ""
 
 
-GRID_POINTS = 5
+_GRID_POINTS = 5
 """Number of points of a range without a step in a grid search."""
 
 
-class Range(Table):
+class Range(SpecTable):
     """Numbers from ``min`` to ``max``, both included; integers if both are integers.
 
     Attributes:
@@ -148,13 +148,13 @@ class Range(Table):
 
     @property
     def grid_size(self) -> int:
-        """Number of values in a grid search: all with a step, else at most ``GRID_POINTS``."""
-        if self.size is not None and (self.step is not None or self.size <= GRID_POINTS):
+        """Number of values in a grid search: all with a step, else at most ``_GRID_POINTS``."""
+        if self.size is not None and (self.step is not None or self.size <= _GRID_POINTS):
             return self.size
-        return GRID_POINTS
+        return _GRID_POINTS
 
 
-class Choice(Table):
+class Choice(SpecTable):
     """One of ``values``, in the order of the spec; a single one is a fixed value."""
 
     values: Annotated[tuple[Value, ...], Field(strict=False, min_length=1)]
@@ -193,7 +193,7 @@ def space_size(hyperparameters: Mapping[str, Hyperparameter]) -> int | None:
     return total
 
 
-CATBOOST_LIMIT = 800
+_CATBOOST_LIMIT = 800
 """Classes times columns up to which ``auto-classifier`` tries CatBoost.
 
 The time of its rounds is in proportion: on a few hundred rows, a trial of the largest takes half a minute."""
@@ -206,6 +206,6 @@ def worth_trying(models: Sequence[str], n_classes: int, columns: int) -> tuple[s
     and where its trials take long. In other lists, every model was named by the user.
     """
     names = tuple(models)
-    if names != AUTO["auto-classifier"] or 2 < n_classes <= CATBOOST_LIMIT // max(1, columns):
+    if names != AUTO["auto-classifier"] or 2 < n_classes <= _CATBOOST_LIMIT // max(1, columns):
         return names
     return tuple(name for name in names if name != "catboost-classifier")

@@ -32,7 +32,7 @@ def expected(definition: HyperparameterDefinition) -> str:
     return " or ".join(part for part in (numbers, words) if part)
 
 
-def read_value(
+def _read_value(
     definition: HyperparameterDefinition, value: object, path: Path, issues: IssueCollector
 ) -> Scalar | None:
     """Return ``value`` as the hyperparameter's own type; ``None`` after adding an issue."""
@@ -110,7 +110,7 @@ def read_hyperparameter(
     limits: SpecLimits,
 ) -> Hyperparameter | None:
     """Validate one hyperparameter's table; ``None`` after adding its issues."""
-    reader = _Reader(definition, path, issues, limits)
+    reader = _HyperparameterReader(definition, path, issues, limits)
     if not isinstance(table, dict):
         reader.note_not_a_table(table)
         return None
@@ -121,7 +121,7 @@ def read_hyperparameter(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _HyperparameterReader:
     definition: HyperparameterDefinition
     path: Path
     issues: IssueCollector
@@ -137,19 +137,19 @@ class _Reader:
             self.issues.add(path, message, found=found, expected=right, hint=hint)
 
     def _value(self, value: object, *keys: str | int) -> Scalar | None:
-        return read_value(self.definition, value, (*self.path, *keys), self.issues)
+        return _read_value(self.definition, value, (*self.path, *keys), self.issues)
 
-    def note_not_a_table(self, found: object) -> None:
-        if isinstance(found, list) and found and isinstance(found[0], dict):
+    def note_not_a_table(self, value: object) -> None:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
             line = "min = …` and `max = …"
-        elif isinstance(found, list):
-            rest = ", …" if len(found) > 3 else ""
-            line = f"values = [{', '.join(map(describe, found[:3]))}{rest}]"
+        elif isinstance(value, list):
+            rest = ", …" if len(value) > 3 else ""
+            line = f"values = [{', '.join(map(describe, value[:3]))}{rest}]"
         else:
-            line = f"value = {describe(found)}"
+            line = f"value = {describe(value)}"
         self._note(
             "is a hyperparameter, which must be a table",
-            found=found,
+            found=value,
             right="a table",
             hint=f"write `[{dotted(self.path)}]` and below it `{line}`",
         )

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from dmls_core.settings import SpecLimits
 from dmls_core.spec import rules
 from dmls_core.spec.column_rules import check_columns, check_labels
-from dmls_core.spec.data_table import Data, Table
+from dmls_core.spec.data_table import Data, SpecTable
 from dmls_core.spec.definitions import AUTO, ModelDefinition
 from dmls_core.spec.issues import IssueCollector, dotted, looks_bare, quoted
 from dmls_core.spec.positions import Path
@@ -39,7 +39,7 @@ from dmls_core.spec.tables import (
 from dmls_core.spec.toml_io import read_document
 from dmls_core.spec.values import Window
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=SpecTable)
 
 _EXPECTED = {
     "string_type": "a string in quotes",
@@ -232,11 +232,11 @@ def check_document(
     return spec
 
 
-def _read_tables(top: dict[str, Any], issues: IssueCollector) -> dict[str, Table]:
+def _read_tables(top: dict[str, Any], issues: IssueCollector) -> dict[str, SpecTable]:
     if "columns" not in top:
         hint = 'write `[columns]` and below it `target = "…"`, the column to predict'
         issues.add(("columns",), "is missing", expected="a table", hint=hint)
-    tables: dict[str, Table] = {}
+    tables: dict[str, SpecTable] = {}
     for name, kind in TABLES.items():
         if name in top:
             table = read_table(kind, top[name], (name,), issues)
@@ -245,7 +245,7 @@ def _read_tables(top: dict[str, Any], issues: IssueCollector) -> dict[str, Table
     return tables
 
 
-def _check_table(table: Table, top: dict[str, Any], issues: IssueCollector, limits: SpecLimits) -> None:
+def _check_table(table: SpecTable, top: dict[str, Any], issues: IssueCollector, limits: SpecLimits) -> None:
     match table:
         case Columns():
             check_columns(table, top["columns"], issues, limits)
@@ -261,7 +261,7 @@ def _check_table(table: Table, top: dict[str, Any], issues: IssueCollector, limi
             rules.check_owner(table, issues)
 
 
-def _check_intervals(tables: dict[str, Table], issues: IssueCollector) -> None:
+def _check_intervals(tables: dict[str, SpecTable], issues: IssueCollector) -> None:
     columns, data, schedule = tables.get("columns"), tables.get("data", Data()), tables.get("schedule")
     if isinstance(columns, Columns) and isinstance(data, Data) and isinstance(schedule, Schedule | None):
         rules.check_intervals(columns, data, schedule, issues)
@@ -273,7 +273,7 @@ def _check_intervals(tables: dict[str, Table], issues: IssueCollector) -> None:
 
 
 def _check_with_model(
-    tables: dict[str, Table],
+    tables: dict[str, SpecTable],
     model: ModelDefinition,
     searches: Sequence[ModelSearch],
     issues: IssueCollector,
@@ -285,18 +285,18 @@ def _check_with_model(
     if isinstance(search, Search):
         tables["search"] = check_search(search, model, searches, issues, limits)
     if isinstance(evaluation, Evaluation):
-        known = columns if isinstance(columns, Columns) else None
-        tables["evaluation"] = check_evaluation(evaluation, known, model, issues)
+        valid_columns = columns if isinstance(columns, Columns) else None
+        tables["evaluation"] = check_evaluation(evaluation, valid_columns, model, issues)
 
 
-class DataChanges(Table):
+class DataChanges(SpecTable):
     """Other data for one run; keys as in ``[data]``."""
 
     path: str | None = Field(None, min_length=1, max_length=512, description="File name or pattern.")
     window: Window = Field(None, validate_default=False, description="Intervals that the run trains on.")
 
 
-class Changes(Table):
+class Changes(SpecTable):
     """Changes of the spec for one run; the job's spec stays."""
 
     deploy: bool = Field(False, description="Whether to deploy the model even if it is older or not better.")
@@ -325,7 +325,7 @@ def changed_document(spec: Spec, changes: Changes, issues: IssueCollector) -> di
 
     A change of one of several models stands below the model's name; ``issues`` gets impossible changes.
     """
-    top = as_document(spec)
+    top = _as_document(spec)
     for name, table in changes.hyperparameters.items():
         own = top.get(name) if any(model.name == name for model in spec.models) else None
         if own is not None and isinstance(table, dict):
@@ -345,7 +345,7 @@ def changed_document(spec: Spec, changes: Changes, issues: IssueCollector) -> di
     return top
 
 
-def as_document(spec: Spec) -> dict[str, Any]:
+def _as_document(spec: Spec) -> dict[str, Any]:
     """Return the tables of a ``spec.toml`` equivalent to ``spec``."""
     written = spec.model_dump(mode="json", exclude_none=True, exclude={"task", "models"})
     models = {

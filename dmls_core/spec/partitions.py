@@ -26,7 +26,7 @@ GRIDS: dict[Unit, str] = {
 }
 """Unit of time -> cron expression of its starts."""
 
-MAX_STARS = 2
+_MAX_STARS = 2
 """More could make matching extremely slow."""
 
 _TOKEN = re.compile(r"\{(\w*)\}|\*|\?|[{}]|[^{}*?]+")
@@ -54,15 +54,15 @@ class PartitionPattern:
         match = self.expression.fullmatch(name)
         if match is None:
             return None
-        found = {key: value for key, value in match.groupdict().items() if value is not None}
-        if "date" in found:
-            year, month, day = found["date"].split("-")
+        fields = {key: value for key, value in match.groupdict().items() if value is not None}
+        if "date" in fields:
+            year, month, day = fields["date"].split("-")
             parts = {"year": year, "month": month, "day": day}
-            if any(found.get(key, value) != value for key, value in parts.items()):
+            if any(fields.get(key, value) != value for key, value in parts.items()):
                 return None
-            found |= parts
+            fields |= parts
         year, month, day, hour = (
-            int(found.get(key, least)) for key, least in (("year", 1), ("month", 1), ("day", 1), ("hour", 0))
+            int(fields.get(key, least)) for key, least in (("year", 1), ("month", 1), ("day", 1), ("hour", 0))
         )
         try:
             start = datetime(year, month, day, hour, tzinfo=zone)
@@ -116,8 +116,8 @@ def parse_pattern(path: str) -> PartitionPattern:
     for finer, coarser in (("hour", "day"), ("day", "month"), ("month", "year")):
         if finer in known and coarser not in known:
             raise ValueError(f"has {{{finer}}} without {{{coarser}}}")
-    if path.count("*") > MAX_STARS:
-        raise ValueError(f"has more than {MAX_STARS} *")
+    if path.count("*") > _MAX_STARS:
+        raise ValueError(f"has more than {_MAX_STARS} *")
     unit: Unit = next(unit for unit in get_args(Unit) if unit in known)
     first = next(token.start() for token in tokens if token[0] in ("*", "?") or token[1])
     return PartitionPattern(path, unit, path[:first], re.compile(_expression(tokens), re.ASCII))
@@ -132,8 +132,8 @@ def parse_names(path: str) -> tuple[str, re.Pattern[str]]:
     if has_fields(path):
         pattern = parse_pattern(path)
         return pattern.prefix, pattern.expression
-    if path.count("*") > MAX_STARS:
-        raise ValueError(f"has more than {MAX_STARS} *")
+    if path.count("*") > _MAX_STARS:
+        raise ValueError(f"has more than {_MAX_STARS} *")
     tokens = list(_TOKEN.finditer(path))
     first = next((token.start() for token in tokens if token[0] in ("*", "?")), len(path))
     return path[:first], re.compile(_expression(tokens), re.ASCII)

@@ -11,14 +11,14 @@ from dmls_core.settings import SpecLimits
 from dmls_core.spec.cron import cron_issue
 from dmls_core.spec.data_table import Data
 from dmls_core.spec.definitions import ModelDefinition, Range, space_size
-from dmls_core.spec.issues import IssueCollector, looks_bare
+from dmls_core.spec.issues import IssueCollector, looks_bare, quoted
 from dmls_core.spec.partitions import FIELDS, has_fields, parse_pattern
 from dmls_core.spec.positions import Path
 from dmls_core.spec.source_rules import check_source, check_source_intervals
 from dmls_core.spec.spec import ModelSearch
 from dmls_core.spec.tables import Columns, Evaluation, Expectations, Owner, Resources, Schedule, Search
 
-MOST_PATTERN = 10_000
+_MOST_PATTERN = 10_000
 """Total length of all patterns; compiling takes up to a millisecond per character."""
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./ -]{0,99}")
@@ -69,8 +69,8 @@ def check_expectations(expectations: Expectations, issues: IssueCollector) -> No
     _check_order(expectations.min_rows, expectations.max_rows, rows, "min_rows", issues)
     # Columns may share a pattern.
     patterns = {column.pattern for column in expectations.columns.values() if column.pattern}
-    if (length := sum(map(len, patterns))) > MOST_PATTERN:
-        most = f"at most {MOST_PATTERN:,} characters"
+    if (length := sum(map(len, patterns))) > _MOST_PATTERN:
+        most = f"at most {_MOST_PATTERN:,} characters"
         issues.add(("expectations", "columns"), "has too much text in patterns", found=length, expected=most)
         return
     for name, column in expectations.columns.items():
@@ -258,10 +258,7 @@ def check_search(
             word=search.metric,
             names=model.metrics,
         )
-    if search.strategy == "grid":
-        _check_grid(searches, issues, limits)
-    if search.strategy == "cma-es":
-        _check_cma_es(searches, issues)
+    _check_strategy(search.strategy, searches, issues, limits)
     return search.model_copy(update={"metric": metric})
 
 
@@ -270,6 +267,22 @@ def _metric(name: str, model: ModelDefinition) -> str:
         if name == metric.name or name in metric.aliases:
             return metric.name
     return ""
+
+
+def _check_strategy(
+    name: str, searches: Sequence[ModelSearch], issues: IssueCollector, limits: SpecLimits
+) -> None:
+    names = extensions.names("dmls.samplers")
+    if name not in names:
+        right = f"one of {', '.join(map(quoted, names))}"
+        path = ("search", "strategy")
+        issues.add(path, f"must be {right}", found=name, expected=right, word=name, names=names)
+        return
+    strategy = extensions.load("dmls.samplers", name)
+    if strategy.grid:
+        _check_grid(searches, issues, limits)
+    if strategy.requires_range:
+        _check_ranges(name, searches, issues)
 
 
 def _check_grid(searches: Sequence[ModelSearch], issues: IssueCollector, limits: SpecLimits) -> None:
@@ -286,14 +299,14 @@ def _check_grid(searches: Sequence[ModelSearch], issues: IssueCollector, limits:
         )
 
 
-def _check_cma_es(searches: Sequence[ModelSearch], issues: IssueCollector) -> None:
-    """Check that there is a range: CMA-ES samples other values at random."""
+def _check_ranges(strategy: str, searches: Sequence[ModelSearch], issues: IssueCollector) -> None:
+    """Check that each model has a range: the strategy samples other values at random."""
     for search in searches:
         if not any(isinstance(space, Range) for space in search.hyperparameters.values()):
             issues.add(
                 ("search", "strategy"),
                 f"requires a range, and {search.name} has none",
-                found="cma-es",
+                found=strategy,
                 expected="at least one hyperparameter with min and max",
                 hint='strategy = "tpe" searches values as well',
             )

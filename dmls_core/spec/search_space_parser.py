@@ -16,7 +16,7 @@ from dmls_core.spec.tables import KEYS, RESERVED, TABLES, TAGS
 
 Catalogue = Mapping[str, ModelDefinition]
 
-ALONE = ("catboost",)
+_ALONE = ("catboost",)
 """Families that do not run on nodes."""
 
 
@@ -63,8 +63,8 @@ def _auto_models(name: object, top: Mapping[str, Any], catalogue: Catalogue) -> 
     resources, n_trials = top.get("resources"), top.get("n_trials")
     nodes = isinstance(resources, dict) and resources.get("nodes", 1) != 1
     names = AUTO.get(name, ()) if isinstance(name, str) else ()
-    known = [one for one in names if one in catalogue and not (nodes and catalogue[one].family in ALONE)]
-    return known[: max(1, n_trials)] if isinstance(n_trials, int) else known
+    models = [one for one in names if one in catalogue and not (nodes and catalogue[one].family in _ALONE)]
+    return models[: max(1, n_trials)] if isinstance(n_trials, int) else models
 
 
 def _read_model(
@@ -96,7 +96,7 @@ def read_searches(
     limits: SpecLimits,
 ) -> tuple[ModelSearch, ...]:
     """Return the search space of each model; a table below the model's name overrides a common one."""
-    reader = _Reader(models, catalogue, issues, limits)
+    reader = _SearchReader(models, catalogue, issues, limits)
     common = {name: table for name, table in top.items() if name not in RESERVED and name not in catalogue}
     for name, table in common.items():
         reader.note_unknown(name, table)
@@ -116,7 +116,7 @@ def read_searches(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _SearchReader:
     models: tuple[ModelDefinition, ...]
     catalogue: Mapping[str, ModelDefinition]
     issues: IssueCollector

@@ -14,7 +14,7 @@ _READS = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 _LOCAL = ("file", "local", "memory")
 """Schemes of files on Airflow's workers."""
 
-PARAMETERS = ("start", "end")
+_PARAMETERS = ("start", "end")
 
 _KINDS = ("table", "query", "path", "delta", "iceberg")
 
@@ -57,7 +57,7 @@ def _check_query(query: str, issues: IssueCollector) -> None:
     if ";" in query.strip().removesuffix(";"):
         hint = "remove the semicolon; in a text, write CHR(59) or make a view"
         issues.add(path, "must be one statement", found=query, hint=hint)
-    unknown = sorted(set(PARAMETER.findall(query)) - set(PARAMETERS))
+    unknown = sorted(set(PARAMETER.findall(query)) - set(_PARAMETERS))
     if unknown:
         hint = r"write a colon that is no parameter as \:"
         issues.add(path, f"has the unknown parameter :{unknown[0]}", expected=":start and :end", hint=hint)

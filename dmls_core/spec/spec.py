@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from dmls_core.errors import SpecError, ValidationIssue
-from dmls_core.spec.data_table import Data, Source, Table
+from dmls_core.spec.data_table import Data, Source, SpecTable
 from dmls_core.spec.definitions import Choice, Hyperparameter, Range, Scalar, Task, fixed
 from dmls_core.spec.issues import describe, dotted
 from dmls_core.spec.partitions import PartitionPattern, has_fields, parse_names, parse_pattern
@@ -45,7 +45,7 @@ ADDED = (
 """Keys that were added without a new ``SCHEMA``: a spec that does not set them keeps its hash."""
 
 
-class ModelSearch(Table):
+class ModelSearch(SpecTable):
     """A model and the space of each of its hyperparameters, including fixed ones."""
 
     name: str
@@ -62,7 +62,7 @@ class ModelSearch(Table):
         return fixed(self.hyperparameters)
 
 
-class Spec(Table):
+class Spec(SpecTable):
     """A validated spec. Two specs are equivalent if and only if their ``sha256`` is the same.
 
     Attributes:

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from dmls_core.spec.data_table import Data, Table
+from dmls_core import extensions
+from dmls_core.spec.data_table import Data, SpecTable
 from dmls_core.spec.values import (
     AUTO_WORKERS,
     Channel,
@@ -23,7 +24,7 @@ from dmls_core.spec.values import (
 )
 
 
-class Columns(Table):
+class Columns(SpecTable):
     """The roles of the data's columns."""
 
     target: Name = Field(description="The column to predict.")
@@ -47,18 +48,18 @@ class Columns(Table):
     )
 
 
-MOST_TRIALS = 10_000
+_MOST_TRIALS = 10_000
 
 
-class EarlyStop(Table):
+class EarlyStop(SpecTable):
     """When a search ends before its last trial: as soon as one of the rules holds."""
 
     trials: int | None = Field(
-        None, ge=1, le=MOST_TRIALS, description="Consecutive trials without a better score."
+        None, ge=1, le=_MOST_TRIALS, description="Consecutive trials without a better score."
     )
     target: float | None = Field(None, description="Score at which the search ends.")
     converged: int | None = Field(
-        None, ge=2, le=MOST_TRIALS, description="Number of best scores that must be within `tolerance`."
+        None, ge=2, le=_MOST_TRIALS, description="Number of best scores that must be within `tolerance`."
     )
     tolerance: float = Field(
         0.0, ge=0, description="Largest difference between scores that count as equal, also for `trials`."
@@ -73,7 +74,7 @@ class EarlyStop(Table):
 
 def _early_stop(value: object) -> object:
     """Convert a plain number to the rule ``trials``."""
-    if type(value) is int and 1 <= value <= MOST_TRIALS:
+    if type(value) is int and 1 <= value <= _MOST_TRIALS:
         return {"trials": value}
     if value is None or isinstance(value, dict | EarlyStop):
         return value
@@ -81,14 +82,20 @@ def _early_stop(value: object) -> object:
 
 
 def _or_trials(schema: dict[str, Any]) -> None:
-    schema["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": MOST_TRIALS})
+    schema["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": _MOST_TRIALS})
 
 
-class Search(Table):
+def _strategies(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(extensions.names("dmls.samplers"))
+
+
+class Search(SpecTable):
     """The search for hyperparameters."""
 
-    strategy: Literal["auto", "tpe", "random", "grid", "halving", "cma-es"] = Field(
-        "auto", description="How the next trial is chosen; auto selects the best one for the model."
+    strategy: str = Field(
+        "auto",
+        description="How the next trial is chosen; auto selects the best one for the model.",
+        json_schema_extra=_strategies,
     )
     metric: str = Field("", description="The metric of a trial; by default accuracy or r2.")
     timeout: float | None = Field(
@@ -124,7 +131,7 @@ class Search(Table):
         return AUTO_WORKERS if self.workers == "auto" else int(self.workers)
 
 
-class Evaluation(Table):
+class Evaluation(SpecTable):
     """The final score, on rows that the search never uses."""
 
     holdout: float = Field(0.2, ge=0.01, le=0.9, description="Share of the rows that is held out.")
@@ -138,7 +145,7 @@ class Evaluation(Table):
     )
 
 
-class ColumnExpectation(Table):
+class ColumnExpectation(SpecTable):
     """Expectations of one column."""
 
     min: Number | None = Field(None, description="Smallest value allowed.")
@@ -155,7 +162,7 @@ class ColumnExpectation(Table):
     unique: bool = Field(False, description="Whether all values must be distinct.")
 
 
-class Expectations(Table):
+class Expectations(SpecTable):
     """Expectations of the data, beyond those that follow from the spec."""
 
     min_rows: int | None = Field(None, ge=1, description="Fewest rows allowed.")
@@ -168,7 +175,7 @@ class Expectations(Table):
     )
 
 
-class Schedule(Table):
+class Schedule(SpecTable):
     """When the job runs automatically."""
 
     cron: str | None = Field(
@@ -201,7 +208,7 @@ class Schedule(Table):
     )
 
 
-class Deploy(Table):
+class Deploy(SpecTable):
     """What happens to a trained model."""
 
     mode: Literal["manual", "auto", "never"] = Field(
@@ -231,7 +238,7 @@ class Deploy(Table):
     )
 
 
-class Drift(Table):
+class Drift(SpecTable):
     """When incoming data counts as different from the training data."""
 
     threshold: float = Field(
@@ -248,7 +255,7 @@ class Drift(Table):
     )
 
 
-class Resources(Table):
+class Resources(SpecTable):
     """The resources of a run."""
 
     engine: Literal["auto", "cpu", "gpu"] = Field(
@@ -261,7 +268,7 @@ class Resources(Table):
     nodes: int = Field(1, ge=1, description="Nodes that divide the rows and fit together; `cpu` engine only.")
 
 
-class Owner(Table):
+class Owner(SpecTable):
     """The owner of the job."""
 
     name: str | None = Field(None, min_length=1, max_length=200, description="A person or a team.")
@@ -280,7 +287,7 @@ class Owner(Table):
 KEYS = ("model", "n_trials")
 """Keys that are not tables."""
 
-TABLES: Mapping[str, type[Table]] = MappingProxyType(
+TABLES: Mapping[str, type[SpecTable]] = MappingProxyType(
     {
         "columns": Columns,
         "data": Data,

@@ -42,13 +42,13 @@ def _memory(value: str) -> str:
 
 
 def _window(value: object) -> int | str:
-    if value == "all" or (type(value) is int and 1 <= value <= MAX_WINDOW):
+    if value == "all" or (type(value) is int and 1 <= value <= _MAX_WINDOW):
         return value
     raise PydanticCustomError("window_type", "must be a number of intervals")
 
 
 def _workers(value: object) -> int | str:
-    if value == "auto" or (type(value) is int and 1 <= value <= MAX_WORKERS):
+    if value == "auto" or (type(value) is int and 1 <= value <= _MAX_WORKERS):
         return value
     raise PydanticCustomError("workers_type", "must be a number of trainers")
 
@@ -67,7 +67,7 @@ def _file_format(value: str) -> str:
     return value
 
 
-MAX_WORKERS = 256
+_MAX_WORKERS = 256
 
 AUTO_WORKERS = 8
 """Most trainers of a search with ``workers = "auto"``."""
@@ -75,7 +75,9 @@ AUTO_WORKERS = 8
 Workers = Annotated[
     Any,
     PlainValidator(_workers),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}, {"const": "auto"}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MAX_WORKERS}, {"const": "auto"}]}
+    ),
 ]
 """Number of trainers that share a search, or ``"auto"``."""
 
@@ -86,12 +88,12 @@ Combined = Annotated[
 ]
 """Whether models are combined: true, false or ``"auto"``."""
 
-MAX_WINDOW = 1000
+_MAX_WINDOW = 1000
 
 Window = Annotated[
     Any,
     PlainValidator(_window),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WINDOW}, {"const": "all"}]}),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MAX_WINDOW}, {"const": "all"}]}),
 ]
 """Number of intervals that a run trains on, or ``"all"``."""
 

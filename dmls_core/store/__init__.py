@@ -53,8 +53,8 @@ def store_class(url: str) -> type[Store]:
     registered = extensions.names("dmls.stores")
     for name in (scheme, scheme.partition("+")[0]):
         if separator and name in registered:
-            found: type[Store] = extensions.load("dmls.stores", name)
-            return found
+            opened: type[Store] = extensions.load("dmls.stores", name)
+            return opened
     raise PlatformError(
         f"{url!r} is not the URL of a store: give s3://bucket/prefix or a folder (DMLS_ROOT); "
         f"installed schemes: {', '.join(registered)}"

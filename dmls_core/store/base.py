@@ -20,7 +20,7 @@ MIN_PART_BYTES = 5 << 20
 
 MAX_PARTS = 10_000
 
-MAX_KEY_BYTES = 1024
+_MAX_KEY_BYTES = 1024
 """The limit of S3, which every store keeps."""
 
 # Some servers treat a backslash as a slash.
@@ -247,8 +247,8 @@ def check_key(key: str) -> str:
         encoded = key.encode()
     except UnicodeEncodeError as error:
         raise StoreError(f"{key!r} cannot be a key: it is not valid Unicode") from error
-    if len(encoded) > MAX_KEY_BYTES:
-        raise StoreError(f"{key[:80]!r}... cannot be a key: longer than {MAX_KEY_BYTES} bytes")
+    if len(encoded) > _MAX_KEY_BYTES:
+        raise StoreError(f"{key[:80]!r}... cannot be a key: longer than {_MAX_KEY_BYTES} bytes")
     return key
 
 

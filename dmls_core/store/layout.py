@@ -14,7 +14,7 @@ SCORING = "scoring/"
 SCORED = "scored/"
 JOBS = "registry/jobs/"
 CHANGE = "registry/change.json"
-SPECS = "registry/specs/"
+_SPECS = "registry/specs/"
 VERSIONS = "registry/versions/"
 SNAPSHOTS = "registry/snapshots/"
 SERVED = "registry/served/"
@@ -48,7 +48,7 @@ ERROR = "error.json"
 PROGRESS = "progress.json"
 CLOCK = "clock.json"
 """Time used by a search with a timeout, over all attempts."""
-LEAVE = "leave-"
+_LEAVE = "leave-"
 """Followed by a trainer's number: it leaves the search after its trial, because another run waits."""
 CLUSTER = "cluster.json"
 """Address and key of the leader of a run with several nodes, until these have joined."""
@@ -142,7 +142,7 @@ def served(team: str, job: str) -> str:
 
 def spec(sha256: str) -> str:
     """Return the key of an accepted spec, immutable."""
-    return f"{SPECS}{sha256}.json"
+    return f"{_SPECS}{sha256}.json"
 
 
 def snapshot(version: str) -> str:
@@ -177,7 +177,7 @@ def source_files(team: str, job: str, listing: str) -> str:
 
 def leave(worker: int) -> str:
     """Return the name of the object in a run's folder that asks a trainer to leave the search."""
-    return f"{LEAVE}{worker}"
+    return f"{_LEAVE}{worker}"
 
 
 def queue_folder(engine: str) -> str:

@@ -56,10 +56,10 @@ def refusals(store: Store) -> list[str]:
 
 def unlisted(store: Store) -> list[str]:
     """Return why a store does not list what it has, for each of ``LISTED`` that it does not list."""
-    found = []
+    failures = []
     for prefix in LISTED:
         try:
             next(iter(store.list(prefix)), None)
         except StoreError as error:
-            found.append(str(error))
-    return found
+            failures.append(str(error))
+    return failures

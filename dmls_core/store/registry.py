@@ -175,10 +175,10 @@ class Registry:
         keys = sorted(info.key for info in self.store.list(layout.versions_folder(team, name)))
         with ThreadPoolExecutor(THREADS) as threads:
             read = threads.map(self._read_or_explain, keys[-MAX_VERSIONS:])
-            found = [item[0] for item in read if item and not isinstance(item, str)]
+            records = [item[0] for item in read if item and not isinstance(item, str)]
         if current := self.job(team, name):
-            found = [record for record in found if record.version < current.version] + [current]
-        return found[-MAX_VERSIONS:][::-1]
+            records = [record for record in records if record.version < current.version] + [current]
+        return records[-MAX_VERSIONS:][::-1]
 
     def spec(self, sha256: str) -> dict[str, Any]:
         """Return an accepted spec's JSON; raise ``StoreError`` if it is missing or damaged."""
@@ -207,7 +207,7 @@ class Registry:
             ConflictError: other writers kept changing the record.
         """
         pinned = tuple(sorted((DataObject(d.key, d.etag, d.size) for d in data), key=lambda d: d.key))
-        wanted = JobRecord(
+        accepted = JobRecord(
             team=team,
             name=name,
             spec_sha256=spec.sha256,
@@ -220,31 +220,31 @@ class Registry:
         self._keep(spec)
         key = layout.job_record(team, name)
         for _ in range(ATTEMPTS):
-            found = self._read(key)
+            stored = self._read(key)
             try:
-                if found is None:
+                if stored is None:
                     # Not 1 after a record was deleted: Airflow has runs of the versions before.
-                    wanted = replace(wanted, version=self._last_kept(team, name) + 1)
-                    self.store.create(key, _document(wanted))
+                    accepted = replace(accepted, version=self._last_kept(team, name) + 1)
+                    self.store.create(key, _document(accepted))
                     self._mark_change(key)
-                    self._keep_version(wanted)
-                    return wanted
-                current, etag = found
-                if current.state == "active" and current.run_key == wanted.run_key:
+                    self._keep_version(accepted)
+                    return accepted
+                current, etag = stored
+                if current.state == "active" and current.run_key == accepted.run_key:
                     return current
                 later = max(admitted.astimezone(UTC), current.admitted_at + timedelta(microseconds=1))
-                wanted = replace(
-                    wanted,
+                accepted = replace(
+                    accepted,
                     admitted=later.isoformat(timespec="microseconds"),
                     version=current.version + 1,
                 )
                 self._keep_version(current)
-                self.store.replace(key, _document(wanted), etag)
+                self.store.replace(key, _document(accepted), etag)
             except ConflictError:
                 continue
             self._mark_change(key)
-            self._keep_version(wanted)
-            return wanted
+            self._keep_version(accepted)
+            return accepted
         raise ConflictError(f"cannot accept {team}/{name}: other writers keep changing its record; try again")
 
     def postpone(self, record: JobRecord, after: datetime) -> JobRecord | None:
@@ -254,11 +254,11 @@ class Registry:
             admitted=(after.astimezone(UTC) + timedelta(microseconds=1)).isoformat(timespec="microseconds"),
         )
         key = layout.job_record(record.team, record.name)
-        found = self._read(key)
-        if found is None or found[0] != record:
+        stored = self._read(key)
+        if stored is None or stored[0] != record:
             return None
         try:
-            self.store.replace(key, _document(later), found[1])
+            self.store.replace(key, _document(later), stored[1])
         except ConflictError:
             return None
         self._mark_change(key)
@@ -273,10 +273,10 @@ class Registry:
         """
         key = layout.job_record(team, name)
         for _ in range(ATTEMPTS):
-            found = self._read(key)
-            if found is None:
+            stored = self._read(key)
+            if stored is None:
                 raise NotFoundError(f"there is no job {team}/{name}")
-            current, etag = found
+            current, etag = stored
             if current.state == "retired":
                 return current
             retired = replace(current, state="retired")
@@ -310,8 +310,8 @@ class Registry:
         except ObjectMissingError:
             return {}, ""
         try:
-            found = json.loads(document)["changes"]
-            return {str(change): str(key) for change, key in found.items()}, info.etag
+            changes = json.loads(document)["changes"]
+            return {str(change): str(key) for change, key in changes.items()}, info.etag
         except (ValueError, TypeError, KeyError, AttributeError):
             return {}, info.etag
 

@@ -8,7 +8,7 @@ import io
 import mimetypes
 import shutil
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -18,11 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 from boto3.s3.transfer import TransferConfig
 
 from dmls_core.errors import ConflictError, ObjectMissingError, PlatformError, StoreError
-from dmls_core.settings import ProcessSettings
-from dmls_core.store import layout
 from dmls_core.store.base import CHUNK, Access, ObjectInfo, Store, check_key, file_sha256, poll_changes
 from dmls_core.store.local import temporary_file
-from dmls_core.store.s3_changes import ChangeFile, Fetch, watch_changes
 from dmls_core.store.s3_client import (
     AccessDeniedError,
     ResumingBody,
@@ -46,7 +43,7 @@ TRANSFER = TransferConfig(multipart_threshold=LARGE, multipart_chunksize=16 * CH
 SHA256 = "dmls-sha256"
 """Object metadata: hash of the content, checked by every reader of the whole object."""
 
-WRITE_ID = "dmls-write"
+_WRITE_ID = "dmls-write"
 """Object metadata: identifies a write, so that a retried conditional write recognizes itself."""
 
 
@@ -187,9 +184,9 @@ class S3Store(Store):
         )
         with translated(f"erase {self._url(key)}"):
             for page in pages:
-                for found in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
-                    if found["Key"] == at["Key"]:
-                        self.client.delete_object(**at, VersionId=found["VersionId"])
+                for version in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+                    if version["Key"] == at["Key"]:
+                        self.client.delete_object(**at, VersionId=version["VersionId"])
 
     def trainer_environment(self) -> dict[str, str]:
         """See ``Store.trainer_environment``."""
@@ -205,18 +202,12 @@ class S3Store(Store):
     async def list_async(self, prefix: str) -> Sequence[ObjectInfo]:
         """See ``Store.list_async``."""
         async with self._async_client() as client:
-            return await self._lister(client, prefix)(prefix)
+            return await self._lister(client, prefix)()
 
     async def watch(self, prefix: str, *, poll_seconds: float) -> AsyncGenerator[Sequence[ObjectInfo], None]:
         """See ``Store.watch``; one connection serves all listings."""
-        changes = ProcessSettings.from_environment().s3_changes
         async with self._async_client() as client:
-            fetch = self._lister(client, prefix)
-            if changes and prefix == layout.INCOMING:
-                listings = watch_changes(ChangeFile(Path(changes)), fetch, prefix, poll_seconds)
-            else:
-                listings = poll_changes(partial(fetch, prefix), poll_seconds)
-            async for listing in listings:
+            async for listing in poll_changes(self._lister(client, prefix), poll_seconds):
                 yield listing
 
     def begin_upload(self, key: str) -> str:
@@ -269,17 +260,15 @@ class S3Store(Store):
             parse_times_fast(client)
             yield client
 
-    def _lister(self, client: Any, prefix: str) -> Fetch:
-        """Return what lists the objects below ``prefix``, or below a longer one, again and again."""
+    def _lister(self, client: Any, prefix: str) -> Callable[[], Awaitable[Sequence[ObjectInfo]]]:
+        """Return a function that lists the objects below ``prefix`` whenever it is called."""
         if client is None:
-            return super().list_async
+            return partial(super().list_async, prefix)
         listing = RepeatedListing(client, self.bucket, self._prefix + prefix, self._listed)
 
-        async def fetch(wanted: str) -> Sequence[ObjectInfo]:
-            with translated(f"list {self._url(wanted)}"):
-                if wanted == prefix:
-                    return await listing.objects()
-                return await listing.objects_below(self._prefix + wanted)
+        async def fetch() -> Sequence[ObjectInfo]:
+            with translated(f"list {self._url(prefix)}"):
+                return await listing.objects()
 
         return fetch
 
@@ -317,7 +306,7 @@ class S3Store(Store):
 
     def _may_exist(self, key: str) -> bool:
         try:
-            return any(found.key == key for found in self.list(key))
+            return any(info.key == key for info in self.list(key))
         except StoreError:
             return True
 
@@ -356,7 +345,7 @@ class S3Store(Store):
                 current = self._head(key)
             except ObjectMissingError:
                 current = {"Metadata": {}}
-            if current["Metadata"].get(WRITE_ID) == write_id:
+            if current["Metadata"].get(_WRITE_ID) == write_id:
                 return _info(key, current)
             raise ConflictError(lost) from error
 
@@ -369,7 +358,7 @@ class S3Store(Store):
                 Body=data,
                 ContentType=content_type or _content_type(key),
                 ContentMD5=_md5(data),
-                Metadata={SHA256: hashlib.sha256(data).hexdigest(), WRITE_ID: write_id},
+                Metadata={SHA256: hashlib.sha256(data).hexdigest(), _WRITE_ID: write_id},
                 **condition,  # type: ignore[arg-type]
             )
         return ObjectInfo(key, len(data), _etag(dict(response)), datetime.now(UTC))

@@ -15,7 +15,7 @@ PAGE = 1_000
 PART = 5 * PAGE
 """Keys of a part; a shorter listing is one request after another."""
 
-DIGEST = "dmls-digest"
+_DIGEST = "dmls-digest"
 """In an answer with objects: identifies them."""
 
 
@@ -42,38 +42,32 @@ class RepeatedListing:
         """Return the objects."""
         ends = frozenset(self._starts)
         starts = "", *self._starts
-        parts = await asyncio.gather(*(self._part(self._prefix, start, ends) for start in starts))
+        parts = await asyncio.gather(*(self._part(start, ends) for start in starts))
         self._known = {digest: page for part in parts for digest, page in part if digest}
         # The next part repeats the rest of a last page; if a last key was deleted, all that follows.
-        found = {key: info for part in parts for _, page in part for key, info in page}
+        listed = {key: info for part in parts for _, page in part for key, info in page}
         longest = max(sum(len(page) for _, page in part) for part in parts)
-        if longest > 2 * PART or not ends <= found.keys():
+        if longest > 2 * PART or not ends <= listed.keys():
             # Otherwise they stay, so that the pages of other parts stay as they are.
-            self._starts = list(found)[PART - 1 : -1 : PART]
-        return tuple(found.values())
+            self._starts = list(listed)[PART - 1 : -1 : PART]
+        return tuple(listed.values())
 
-    async def objects_below(self, prefix: str) -> tuple[ObjectInfo, ...]:
-        """Return the objects below another, longer prefix."""
-        return tuple(info for _, page in await self._part(prefix) for _, info in page)
-
-    async def _part(
-        self, prefix: str, start: str = "", ends: frozenset[str] = frozenset()
-    ) -> list[tuple[str, list[tuple[str, ObjectInfo]]]]:
+    async def _part(self, start: str, ends: frozenset[str]) -> list[tuple[str, list[tuple[str, ObjectInfo]]]]:
         """Return the pages with their digests until the one that has the key after which a part begins.
 
         Keys are not compared: S3 sorts them by their bytes, SeaweedFS folder by folder.
         """
         after = {"StartAfter": start} if start else {}
-        found = []
-        async for answer in self._pages.paginate(Bucket=self._bucket, Prefix=prefix, **after):
-            digest = answer.get(DIGEST, "")
+        pages = []
+        async for answer in self._pages.paginate(Bucket=self._bucket, Prefix=self._prefix, **after):
+            digest = answer.get(_DIGEST, "")
             page = self._known.get(digest)
             if page is None:
                 page = [(item["Key"], self._info(item)) for item in answer.get("Contents", [])]
-            found.append((digest, page))
+            pages.append((digest, page))
             if ends and any(key in ends for key, _ in page):
                 break
-        return found
+        return pages
 
     def _before_parse(
         self, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
@@ -84,6 +78,6 @@ class RepeatedListing:
         if not 0 <= first < last:
             return
         digest = hashlib.sha256(body[first:last]).hexdigest()
-        customized_response_dict[DIGEST] = digest
+        customized_response_dict[_DIGEST] = digest
         if digest in self._known:
             response_dict["body"] = body[:first] + body[last + len(b"</Contents>") :]

@@ -13,18 +13,18 @@ from dmls_core.store.s3_client import REGION, environment, translated
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SESSION_SECONDS = (12 * 3600, 3600)
+_SESSION_SECONDS = (12 * 3600, 3600)
 """Durations to request: the longest there is, then the default of a role, which a role may not exceed."""
 
 READ = ["s3:GetObject"]
-WRITE = [
+_WRITE = [
     "s3:GetObject",
     "s3:PutObject",
     "s3:DeleteObject",
     "s3:DeleteObjectVersion",
     "s3:AbortMultipartUpload",
 ]
-LIST = ["s3:ListBucket", "s3:ListBucketVersions"]
+_LIST = ["s3:ListBucket", "s3:ListBucketVersions"]
 
 
 def session_environment(hook: Any, role: str, policy: str, name: str) -> dict[str, str]:
@@ -38,19 +38,19 @@ def session_environment(hook: Any, role: str, policy: str, name: str) -> dict[st
     with translated(f"get credentials of the role {role}"):
         client = _sts_client(hook)
         arguments = {"RoleArn": role, "RoleSessionName": name[:64], "Policy": policy}
-        longest, default = SESSION_SECONDS
+        longest, default = _SESSION_SECONDS
         try:
             answer = client.assume_role(**arguments, DurationSeconds=longest)
         except client.exceptions.ClientError as error:
             if error.response["Error"]["Code"] != "ValidationError":
                 raise
             answer = client.assume_role(**arguments, DurationSeconds=default)
-    found = answer["Credentials"]
+    credentials = answer["Credentials"]
     others = {k: v for k, v in environment(hook).items() if k not in ("AWS_PROFILE", "AWS_ROLE_ARN")}
     return others | {
-        "AWS_ACCESS_KEY_ID": found["AccessKeyId"],
-        "AWS_SECRET_ACCESS_KEY": found["SecretAccessKey"],
-        "AWS_SESSION_TOKEN": found["SessionToken"],
+        "AWS_ACCESS_KEY_ID": credentials["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": credentials["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": credentials["SessionToken"],
     }
 
 
@@ -66,10 +66,10 @@ def session_policy(bucket: str, prefix: str, access: Access) -> str:
         "Version": "2012-10-17",
         "Statement": [
             {"Effect": "Allow", "Action": READ, "Resource": objects(access.read)},
-            {"Effect": "Allow", "Action": WRITE, "Resource": objects(access.write)},
+            {"Effect": "Allow", "Action": _WRITE, "Resource": objects(access.write)},
             {
                 "Effect": "Allow",
-                "Action": LIST,
+                "Action": _LIST,
                 "Resource": [arn],
                 "Condition": {"StringLike": {"s3:prefix": listed}},
             },

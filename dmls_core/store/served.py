@@ -104,13 +104,13 @@ def write_served(
     earlier = dict(before.earlier) if before else {}
     if before and before.run:
         earlier[str(before.version)] = [before.run, before.trained]
-    known = earlier.pop(str(version), ["", ""])
-    run, trained = run or known[0], trained or known[1]
+    previous = earlier.pop(str(version), ["", ""])
+    run, trained = run or previous[0], trained or previous[1]
     earlier = dict(list(earlier.items())[-REMEMBERED:])
     since = datetime.now(UTC).isoformat(timespec="seconds")
     metric, score = about.get("metric", ""), about.get("score")
-    found = ServedModel(
+    served = ServedModel(
         version, metric, score, since, by, before.version if before else None, run, trained, earlier
     )
-    store.put(layout.served(team, job), json.dumps(found.as_json()).encode())
-    return found
+    store.put(layout.served(team, job), json.dumps(served.as_json()).encode())
+    return served

@@ -22,7 +22,7 @@ from dmls_core.store.registry import JobRecord
 LEAF_JOBS = 64
 """Most records in a node, about 40 kB of JSON."""
 
-TREE = "n"
+_TREE = "n"
 """First letter of the names of nodes that have nodes."""
 
 KEEP = timedelta(days=90)
@@ -63,14 +63,14 @@ class Snapshots:
         Raises:
             NotFoundError: the snapshot was deleted.
         """
-        found: list[JobRecord] = []
+        records: list[JobRecord] = []
         level = [version]
         with ThreadPoolExecutor(THREADS) as threads:
             while level:
                 documents = list(threads.map(self._node, level))
-                found += [JobRecord.from_json(job) for node in documents for job in node.get("jobs", ())]
+                records += [JobRecord.from_json(job) for node in documents for job in node.get("jobs", ())]
                 level = [below for node in documents for below in _below(node)]
-        return found
+        return records
 
     def find(self, version: str, team: str, name: str) -> JobRecord | None:
         """Return the record of a job in a snapshot, or ``None``; read only the nodes on its path.
@@ -85,8 +85,8 @@ class Snapshots:
             if digit not in node["nodes"]:
                 return None
             node = self._node(node["nodes"][digit])
-        found = [job for job in node["jobs"] if (job["team"], job["name"]) == (team, name)]
-        return JobRecord.from_json(found[0]) if found else None
+        matching = [job for job in node["jobs"] if (job["team"], job["name"]) == (team, name)]
+        return JobRecord.from_json(matching[0]) if matching else None
 
     def delete_old(self, current: Sequence[JobRecord], now: datetime) -> int:
         """Delete what no snapshot of the last ``KEEP`` has; return the number of deleted objects.
@@ -138,7 +138,7 @@ def _build(jobs: list[tuple[str, dict[str, Any]]], depth: int, nodes: dict[str, 
         branches: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for job in jobs:
             branches.setdefault(job[0][depth], []).append(job)
-        letter = TREE
+        letter = _TREE
         node = {"nodes": {digit: _build(branch, depth + 1, nodes) for digit, branch in branches.items()}}
     content = json.dumps({"schema": 1, **node}, sort_keys=True).encode()
     name = letter + hashlib.sha256(content).hexdigest()[:16]

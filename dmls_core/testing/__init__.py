@@ -1,7 +1,4 @@
-"""Test suites that third-party engines, file formats, runners, stores and notifiers must pass.
-
-They need pytest.
-"""
+"""Test suites that third-party extensions must pass. They need pytest."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ _MODULES = {
     "FormatSuite": "formats",
     "NotifierSuite": "notifiers",
     "RunnerSuite": "runners",
+    "SamplerSuite": "samplers",
     "StoreSuite": "stores",
 }
 

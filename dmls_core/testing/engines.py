@@ -29,12 +29,12 @@ from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Sc
 
 COLUMNS = 6
 
-PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """First bytes of files that ``pickle`` writes, protocols 2 to 5."""
 
 
 @dataclass(frozen=True)
-class Data:
+class SuiteData:
     """A small data set.
 
     Attributes:
@@ -52,7 +52,7 @@ class Data:
         return len(self.x) * 3 // 4
 
 
-def make_data(kind: str, rows: int = 240, seed: int = 0) -> Data:
+def make_data(kind: str, rows: int = 240, seed: int = 0) -> SuiteData:
     """Return a data set of the kind ``binary``, ``multiclass`` or ``regression``, ``-nan``: with gaps.
 
     Column 0 holds the codes of a categorical feature with unknown values (-1), column 1 values that differ in
@@ -72,7 +72,7 @@ def make_data(kind: str, rows: int = 240, seed: int = 0) -> Data:
         y = np.digitize(signal, np.quantile(signal, np.linspace(0, 1, n_classes + 1)[1:-1])).astype(np.int32)
     if kind.endswith("-nan"):
         x[rng.random(x.shape) < 0.15] = np.nan
-    return Data(x, y, n_classes)
+    return SuiteData(x, y, n_classes)
 
 
 def kinds_of(model: ModelDefinition) -> list[str]:
@@ -177,7 +177,7 @@ class EngineSuite(EngineDefinitionSuite):
 
     @pytest.fixture
     def fit(self, engine: Engine) -> Callable[..., Fitted]:
-        def fit(model: ModelDefinition, data: Data, seed: int = 1, **params: Scalar) -> Fitted:
+        def fit(model: ModelDefinition, data: SuiteData, seed: int = 1, **params: Scalar) -> Fitted:
             return engine.fit(
                 model,
                 {**self.fast, **params},
@@ -195,26 +195,26 @@ class EngineSuite(EngineDefinitionSuite):
     ) -> None:
         """Probabilities for each class, or values, as a NumPy array."""
         data = make_data(kind)
-        found = fit(model, data).predict(engine.place(data.x))
-        assert type(found) is np.ndarray
-        assert np.isfinite(found).all()
+        predictions = fit(model, data).predict(engine.place(data.x))
+        assert type(predictions) is np.ndarray
+        assert np.isfinite(predictions).all()
         if data.n_classes:
-            assert found.shape == (len(data.x), data.n_classes)
-            assert found.sum(axis=1) == pytest.approx(1, abs=1e-5)
+            assert predictions.shape == (len(data.x), data.n_classes)
+            assert predictions.sum(axis=1) == pytest.approx(1, abs=1e-5)
         else:
-            assert found.shape == (len(data.x),)
+            assert predictions.shape == (len(data.x),)
 
     def test_the_model_learns(
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition, kind: str
     ) -> None:
         """The model predicts unseen rows better than a constant."""
         data = make_data(kind, rows=600)
-        found = fit(model, data, **self.strong).predict(engine.place(data.x[data.half :]))
+        predictions = fit(model, data, **self.strong).predict(engine.place(data.x[data.half :]))
         truth = data.y[data.half :]
         if data.n_classes:
-            assert (found.argmax(axis=1) == truth).mean() > np.bincount(truth).max() / len(truth) + 0.1
+            assert (predictions.argmax(axis=1) == truth).mean() > np.bincount(truth).max() / len(truth) + 0.1
         else:
-            assert ((found - truth) ** 2).mean() < 0.7 * truth.var()
+            assert ((predictions - truth) ** 2).mean() < 0.7 * truth.var()
 
     def test_the_same_seed_gives_the_same_model(
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition
@@ -249,8 +249,8 @@ class EngineSuite(EngineDefinitionSuite):
         fitted = engine.fit(
             model, self.strong, x, y, n_classes=data.n_classes, seed=0, threads=1, weights=weights
         )
-        found = fitted.predict(engine.place(data.x))
-        assert np.corrcoef(found[:, 1] if data.n_classes else found, data.y)[0, 1] > 0.8
+        predictions = fitted.predict(engine.place(data.x))
+        assert np.corrcoef(predictions[:, 1] if data.n_classes else predictions, data.y)[0, 1] > 0.8
 
     def test_a_class_without_rows_keeps_its_column(self, engine: Engine, model: ModelDefinition) -> None:
         """A fold may lack a class."""
@@ -267,18 +267,18 @@ class EngineSuite(EngineDefinitionSuite):
             seed=0,
             threads=1,
         )
-        found = fitted.predict(engine.place(data.x))
-        assert found.shape == (len(data.x), 4)
-        assert found.sum(axis=1) == pytest.approx(1, abs=1e-5)
-        assert found[:, 2].max() < 0.3
+        predictions = fitted.predict(engine.place(data.x))
+        assert predictions.shape == (len(data.x), 4)
+        assert predictions.sum(axis=1) == pytest.approx(1, abs=1e-5)
+        assert predictions[:, 2].max() < 0.3
 
     def test_importances_are_shares(self, fit: Callable[..., Fitted], model: ModelDefinition) -> None:
         """Informative columns have most of them; an engine may return zeros only."""
-        found = fit(model, make_data(kinds_of(model)[0]), **self.strong).importances()
-        assert found.shape == (COLUMNS,)
-        if found.any():
-            assert found.sum() == pytest.approx(1, abs=1e-5)
-            assert found[1] + found[5] < found[2] + found[3] + found[4]
+        importances = fit(model, make_data(kinds_of(model)[0]), **self.strong).importances()
+        assert importances.shape == (COLUMNS,)
+        if importances.any():
+            assert importances.sum() == pytest.approx(1, abs=1e-5)
+            assert importances[1] + importances[5] < importances[2] + importances[3] + importances[4]
 
     def test_hyperparameters_are_recorded(
         self, fit: Callable[..., Fitted], model: ModelDefinition, parameter: str
@@ -287,13 +287,13 @@ class EngineSuite(EngineDefinitionSuite):
         value = self.values.get(parameter, self._other_value(model.hyperparameters[parameter]))
         needed = {rule.needs: rule.value for rule in model.requirements if rule.name == parameter}
         fitted = fit(model, make_data(kinds_of(model)[0]), **{**needed, parameter: value})
-        found = fitted.parameters()
+        parameters = fitted.parameters()
         aliases = (
             self.engine_class.arguments[parameter].aliases if parameter in self.engine_class.arguments else {}
         )
-        assert found[parameter] == (None if value == "none" else aliases.get(str(value), value))
-        assert set(found) >= set(self.engine_class.effective(model, {}))
-        assert all(isinstance(one, bool | int | float | str | type(None)) for one in found.values())
+        assert parameters[parameter] == (None if value == "none" else aliases.get(str(value), value))
+        assert set(parameters) >= set(self.engine_class.effective(model, {}))
+        assert all(isinstance(one, bool | int | float | str | type(None)) for one in parameters.values())
 
     def test_the_librarys_errors_are_the_users(
         self, fit: Callable[..., Fitted], model: ModelDefinition
@@ -321,7 +321,7 @@ class EngineSuite(EngineDefinitionSuite):
         checkpoint.check_parity(expected, np.asarray(served, dtype=np.float32))
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert files
-        assert not [path.name for path in files if path.read_bytes().startswith(PICKLES)]
+        assert not [path.name for path in files if path.read_bytes().startswith(_PICKLES)]
 
     def test_missing_values_where_training_had_none(
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition, tmp_path: Path
@@ -373,8 +373,8 @@ class EngineSuite(EngineDefinitionSuite):
             np.testing.assert_allclose(growing.grow(rounds), fitted.predict(scored), rtol=2e-6, atol=2e-6)
         if fitted.can_stop_earlier():
             shorter = engine.fit(model, {**self.fast, "n_estimators": 4}, x, y, **options).predict(scored)
-            found = fitted.first_rounds(4).predict(scored)
-            np.testing.assert_allclose(found, shorter, rtol=2e-6, atol=2e-6)
+            predictions = fitted.first_rounds(4).predict(scored)
+            np.testing.assert_allclose(predictions, shorter, rtol=2e-6, atol=2e-6)
 
     def test_forests_are_the_mean_of_their_trees(
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition

@@ -103,11 +103,11 @@ class NotifierSuite:
         sent = self.message()
         notify(self.owner(), sent.event, sent.job, sent.text, sent.links)
 
-        (found,) = received()
-        assert sent.job in found
-        assert sent.event in found
-        assert self.text_received in found
-        assert URL in found
+        (text,) = received()
+        assert sent.job in text
+        assert sent.event in text
+        assert self.text_received in text
+        assert URL in text
 
     @pytest.mark.usefixtures("broken")
     def test_a_failure_is_a_warning_without_secrets(self, caplog: pytest.LogCaptureFixture) -> None:

@@ -65,15 +65,15 @@ class RunnerSuite:
         """Return ids of the suite's programs that run now: processes that name ``settings.root``."""
         import psutil
 
-        found = []
+        trainers = []
         for process in psutil.process_iter():
             try:
                 alive = process.status() != psutil.STATUS_ZOMBIE
                 if alive and process.pid != os.getpid() and settings.root in " ".join(process.cmdline()):
-                    found.append(str(process.pid))
+                    trainers.append(str(process.pid))
             except psutil.Error:
                 continue
-        return found
+        return trainers
 
     @pytest.fixture
     def program(self, tmp_path: Path) -> Path:

@@ -1,14 +1,14 @@
-"""Fetch the champion, predict the challenger's held-out rows with it, and compare both."""
+"""Fetch the champion, and predict the challenger's held-out rows with it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,15 @@ from dmls_core.data.split.description import split_settings
 from dmls_core.data.table.table import Table, encode_table
 from dmls_core.data.table.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DmlsError, ServingError
-from dmls_core.evaluate import Comparison, compare
 from dmls_core.evaluate.comparison import Freshness
 from dmls_core.hardware import available_cpus
-from dmls_core.models import METRICS
 from dmls_core.serving.formats.treelite import checkpoint
-from dmls_core.spec import Spec
 from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.store import layout, open_store
-from dmls_core.training.request import Job
-
-if TYPE_CHECKING:
-    from dmls_core.training.prepared import Prepared
+from dmls_core.training.request import TrainingJob
 
 ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
-FEWEST_FRESH = 30
+_FEWEST_FRESH = 30
 """Minimum number of held-out rows new to the champion for a comparison on these rows only."""
 
 _BLOCK = 65_536
@@ -61,13 +55,13 @@ class ChampionPredictions:
 
 
 @dataclass(frozen=True, slots=True)
-class Champion:
+class FetchedChampion:
     """The champion's files on this machine, or the ``problem`` that prevented it.
 
     ``job`` is the challenger's run; ``result`` is the ``result.json`` of the champion's run.
     """
 
-    job: Job
+    job: TrainingJob
     version: int
     result: dict[str, Any]
     encoder: Encoder | None = None
@@ -108,18 +102,18 @@ class Champion:
         """Choose the held-out rows to compare on: those new to the champion, if there are enough."""
         everything = np.arange(len(test))
         seen = Seen.of(self.result)
-        unseen = unseen_rows(self.job, seen, table)
+        unseen = _unseen_rows(self.job, seen, table)
         if unseen is None:
             return everything, "unknown"
         fresh = np.flatnonzero(unseen[test])
         if len(fresh) == len(test):
             return everything, "all"
-        if len(fresh) >= FEWEST_FRESH:
+        if len(fresh) >= _FEWEST_FRESH:
             return fresh, "some"
         return everything, "none"
 
 
-def fetch_champion(job: Job) -> Champion:
+def fetch_champion(job: TrainingJob) -> FetchedChampion:
     """Download the champion's files, checked against the ``result.json`` of its run."""
     request, folder = job.request, job.out.parent / "champion"
     result: dict[str, Any] = {}
@@ -137,11 +131,11 @@ def fetch_champion(job: Job) -> Champion:
         encoder = Encoder.from_json(json.loads((folder / Path(ENCODER).name).read_bytes()))
     except (DmlsError, ValueError, KeyError, TypeError) as error:
         problem = f"the champion's files cannot be read: {error}"
-        return Champion(job, request.champion_version, result, problem=problem)
-    return Champion(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
+        return FetchedChampion(job, request.champion_version, result, problem=problem)
+    return FetchedChampion(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
 
 
-def champion_params(job: Job, champion: Champion | None) -> tuple[str, dict[str, Scalar]]:
+def champion_params(job: TrainingJob, champion: FetchedChampion | None) -> tuple[str, dict[str, Scalar]]:
     """Return the champion's model and hyperparameters; an empty name if there is none, or it cannot be read.
 
     Helpers of a search, which compare with no ``champion``, read them as well: all workers suggest the same.
@@ -165,12 +159,12 @@ def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArra
     Raise ``ValueError`` if the table lacks a column of the encoder, or has texts instead of numbers.
     """
     places: dict[str, list[int]] = {}
-    for place, column in enumerate(table.columns):
-        places.setdefault(column.name, []).append(place)
+    for position, column in enumerate(table.columns):
+        places.setdefault(column.name, []).append(position)
     if missing := [name for name in encoder.feature_names if name not in places]:
         raise ValueError(f"columns are missing: {', '.join(map(repr, missing[:10]))}")
-    order = np.array([place for name in encoder.feature_names for place in places[name]], dtype=np.intp)
-    columns = tuple(table.columns[place] for place in order)
+    order = np.array([position for name in encoder.feature_names for position in places[name]], dtype=np.intp)
+    columns = tuple(table.columns[position] for position in order)
     narrow = Table(columns, table.matrix[np.ix_(rows, order)], table.target_name, table.target[rows])
     everything = np.arange(len(rows))
     features = encoder.column_features
@@ -217,7 +211,7 @@ class Seen:
         )
 
 
-def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
+def _unseen_rows(job: TrainingJob, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
     """Return for each row of ``table`` whether the other run cannot have been trained on it: (n_rows,).
 
     * The same content, split in the same way: the same rows were held out, and none of them was trained on.
@@ -253,50 +247,3 @@ def unseen_rows(job: Job, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
 def _held_out_by(split: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that decide which rows are held out."""
     return {key: value for key, value in split.items() if key not in ("since", "weight")}
-
-
-def compare_with_champion(
-    spec: Spec, data: Prepared, served: NDArray[Any], predicted: ChampionPredictions | None
-) -> dict[str, Any] | None:
-    """Return ``comparison`` of ``result.json``; ``None`` if there is no champion.
-
-    ``served`` holds the predictions of the challenger's written files for the held-out rows. A class that
-    only one of the models knows has probability 0 in the predictions of the other.
-    """
-    if predicted is None:
-        return None
-    metric, roles = spec.search.metric, data.test_roles
-    direction = METRICS[metric].direction
-    if predicted.values is None or predicted.rows is None:
-        reason = f"not comparable: {predicted.problem}"
-        return Comparison(
-            metric, direction, predicted.version, predicted.run_key, comparable=False, reason=reason
-        ).as_json()
-    champion, challenger = predicted.values, served[predicted.rows]
-    if data.labels is not None:
-        labels = [*data.labels, *(label for label in predicted.labels or () if label not in data.labels)]
-        champion = _widened(champion, predicted.labels or (), labels)
-        challenger = _widened(challenger, data.labels, labels)
-    return compare(
-        metric,
-        direction,
-        data.test_target[predicted.rows],
-        champion,
-        challenger,
-        version=predicted.version,
-        run_key=predicted.run_key,
-        min_improvement=spec.deploy.min_improvement,
-        fresh=predicted.fresh,
-        seed=spec.search.seed,
-        weights=None if roles.weights is None else roles.weights[predicted.rows],
-        units=None if (units := roles.units()) is None else units[predicted.rows],
-    ).as_json()
-
-
-def _widened(probabilities: NDArray[Any], own: Sequence[str], labels: Sequence[str]) -> NDArray[Any]:
-    """Add columns of zeros for the classes of ``labels`` that ``own`` lacks."""
-    if tuple(own) == tuple(labels):
-        return probabilities
-    wide = np.zeros((len(probabilities), len(labels)), dtype=probabilities.dtype)
-    wide[:, [labels.index(label) for label in own]] = probabilities
-    return wide

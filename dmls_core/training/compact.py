@@ -30,7 +30,7 @@ from dmls_core.spec.definitions import Scalar
 from dmls_core.training.prepare import draw_rows
 from dmls_core.training.size_choice import NestedSizes, choose_size
 
-FEWEST_TREES = 10
+_FEWEST_TREES = 10
 """Fewer trees are not tried: they predict coarse probabilities."""
 
 STEP = 2**-0.5
@@ -39,7 +39,7 @@ STEP = 2**-0.5
 MAX_DEPTHS = 24
 """Maximum number of depths that are tried; further apart in deeper trees."""
 
-FEWEST_ROWS = 100
+_FEWEST_ROWS = 100
 """Fewer rows cannot show that a size loses nothing."""
 
 VALUES = 20_000_000
@@ -62,11 +62,11 @@ def compact_model(
     if sizes is None:
         return fitted, None
     before = measure_size(fitted, row)
-    whole = len(sizes.trees) - 1, len(sizes.depths) - 1
+    largest = len(sizes.trees) - 1, len(sizes.depths) - 1
     chosen = choose_size(sizes, metric, sign=task.sign, classifier=task.n_classes > 0, seed=task.seed)
     after, smaller = before, fitted
-    if chosen != whole:
-        depth = sizes.depths[chosen[1]] if chosen[1] != whole[1] else None
+    if chosen != largest:
+        depth = sizes.depths[chosen[1]] if chosen[1] != largest[1] else None
         smaller = shrink(task, fitted, sizes.trees[chosen[0]], depth)
         after = measure_size(smaller, row)
     return smaller, {"before": before, "after": after, "rows": len(sizes.truth)}
@@ -128,11 +128,11 @@ def nested_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar])
 
 
 def tree_counts(trees: int) -> tuple[int, ...]:
-    """Return the numbers of trees to try, ascending, down to ``FEWEST_TREES``."""
-    found = [trees]
-    while (fewer := round(found[-1] * STEP)) >= FEWEST_TREES:
-        found.append(fewer)
-    return tuple(reversed(found))
+    """Return the numbers of trees to try, ascending, down to ``_FEWEST_TREES``."""
+    counts = [trees]
+    while (fewer := round(counts[-1] * STEP)) >= _FEWEST_TREES:
+        counts.append(fewer)
+    return tuple(reversed(counts))
 
 
 def tree_depths(depth: int) -> tuple[int, ...]:
@@ -162,7 +162,7 @@ def _forest_sizes(task: SearchTask, fitted: FittedForest, params: Mapping[str, S
     truth = np.concatenate([part.truth for part in parts])
     weights = None if task.weights is None else np.concatenate([cast("Any", part.weights) for part in parts])
     sizes = NestedSizes(counts, depths, nodes, predictions, truth, weights)
-    return sizes if len(truth) >= FEWEST_ROWS else None
+    return sizes if len(truth) >= _FEWEST_ROWS else None
 
 
 def _add_up(
@@ -221,7 +221,7 @@ def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar
     rows = [draw_rows(fold.test, room, task.seed) for fold in task.folds]
     scored = np.concatenate(rows)
     truth, weights = task.truth[scored], None if task.weights is None else task.weights[scored]
-    if len(truth) < FEWEST_ROWS:
+    if len(truth) < _FEWEST_ROWS:
         return None
     found = [
         [np.asarray(growing.grow(count), np.float32).reshape(-1, outputs) for count in counts]

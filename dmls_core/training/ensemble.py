@@ -31,20 +31,20 @@ from dmls_core.training.compact import grown_trees
 from dmls_core.training.ensemble_selection import OutOfSample, cross_fit, select_weights
 from dmls_core.training.prepare import draw_rows
 
-CANDIDATES = 6
+_CANDIDATES = 6
 """Maximum number of trials that an ensemble is chosen from. Each costs about as much as a trial."""
 
-VISITS = 2.1
+_VISITS = 2.1
 """Maximum nodes that a prediction visits, as a multiple of the single model's: two models of the same size
 fit. Since part of a prediction's time is fixed, its latency at most doubles."""
 
-SCORED_TREES = 100
+_SCORED_TREES = 100
 """Maximum trees of a forest that is scored as a candidate."""
 
 ROWS = 20_000
 """Maximum rows that candidates are scored on."""
 
-PROBED_ROWS = 200
+_PROBED_ROWS = 200
 """Rows on which visited nodes are counted."""
 
 TREES = "n_estimators"
@@ -55,7 +55,7 @@ Chosen = Sequence[tuple[SearchTask, SearchOutcome]]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EnsembleMember:
     """A trial in an ensemble, with its model's name and all its hyperparameters."""
 
     model: str
@@ -72,7 +72,7 @@ class Ensemble:
     """
 
     fitted: FittedEnsemble
-    members: tuple[Member, ...]
+    members: tuple[EnsembleMember, ...]
     scores: tuple[float, float] | None = None
     rows: int = 0
 
@@ -101,7 +101,9 @@ def average_boosters(single: Fitted, chosen: Chosen) -> Ensemble | None:
     if not all(isinstance(one, FittedBooster) for one in fitted):
         return None
     weights = [1 / len(chosen)] * len(chosen)
-    members = (Member(task.model.name, outcome.best, outcome.params, weights[0]) for task, outcome in chosen)
+    members = (
+        EnsembleMember(task.model.name, outcome.best, outcome.params, weights[0]) for task, outcome in chosen
+    )
     return Ensemble(FittedEnsemble(cast("list[FittedBooster]", fitted), weights), tuple(members))
 
 
@@ -116,21 +118,21 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
         return None
     settings = task.engine.effective(task.model, members[0].params)
     trees = int(settings[TREES]) if isinstance(task.engine, ForestEngine) else 0
-    members, found = _score(task, members, min(trees, SCORED_TREES))
+    members, scored = _score(task, members, min(trees, _SCORED_TREES))
     if len(members) < 2:
         return None
     # A forest's share of the trees follows from its weight: no choice costs too much.
-    limit = np.inf if trees else VISITS * found.costs[0]
+    limit = np.inf if trees else _VISITS * scored.costs[0]
     try:
-        weights, scores = _choose(task, found, single, limit, metric)
+        weights, scores = _choose(task, scored, single, limit, metric)
     except DataError:  # half of the rows lacks a class
         return None
     if weights is None:
         return None
     picked = [(member, weight) for member, weight in zip(members, weights, strict=True) if weight]
     if trees:
-        each = found.costs / min(trees, SCORED_TREES)
-        trees = round(trees * min(1.0, VISITS * each[0] / float(weights @ each)))
+        each = scored.costs / min(trees, _SCORED_TREES)
+        trees = round(trees * min(1.0, _VISITS * each[0] / float(weights @ each)))
     fitted = [
         cast(
             "FittedTrees",
@@ -140,7 +142,7 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
     ]
     final = tuple(replace(member, weight=float(weight)) for member, weight in picked)
     joined = FittedEnsemble(fitted, [member.weight for member in final])
-    return Ensemble(joined, final, scores, len(found.truth))
+    return Ensemble(joined, final, scores, len(scored.truth))
 
 
 def _choose(
@@ -169,8 +171,8 @@ def _choose(
     return weights if certain and np.count_nonzero(weights) > 1 else None, (scores[0], scores[1])
 
 
-def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
-    """Return the best trial, then those with the next best scores, ``CANDIDATES`` at most.
+def candidates(task: SearchTask, outcome: SearchOutcome) -> list[EnsembleMember]:
+    """Return the best trial, then those with the next best scores, ``_CANDIDATES`` at most.
 
     Nested search completes one forest only; the others are compared by their last rung, and get as many trees
     as the best one.
@@ -183,7 +185,7 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
         if trial.state in states and trial.intermediate_values and trial.model == outcome.best.model
     ]
     others.sort(key=lambda trial: -task.sign * trial.intermediate_values[-1])
-    found: dict[str, Member] = {}
+    members: dict[str, EnsembleMember] = {}
     for trial in (outcome.best, *others):
         params = {**outcome.params, **trial.params}
         if forests and TREES in outcome.params:
@@ -192,16 +194,18 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[Member]:
             rounds, model = int(outcome.best.params[TREES]), int(outcome.params[TREES])
             params[TREES] = int(trial.params[TREES]) * model // rounds
         identity = json.dumps(task.engine.effective(task.model, params), sort_keys=True)
-        found.setdefault(identity, Member(task.model.name, trial, params))
-    return list(found.values())[:CANDIDATES]
+        members.setdefault(identity, EnsembleMember(task.model.name, trial, params))
+    return list(members.values())[:_CANDIDATES]
 
 
-def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[list[Member], OutOfSample]:
+def _score(
+    task: SearchTask, members: Sequence[EnsembleMember], trees: int
+) -> tuple[list[EnsembleMember], OutOfSample]:
     """Return the candidates that can be fitted and their margins for unseen rows; the first one must.
 
     ``trees`` is the number of trees of a forest; 0 for other models.
     """
-    kept: list[Member] = []
+    fast_enough: list[EnsembleMember] = []
     margins, costs = [], []
     rows: NDArray[np.integer] = np.empty(0, np.int64)
     for member in members:
@@ -209,17 +213,17 @@ def _score(task: SearchTask, members: Sequence[Member], trees: int) -> tuple[lis
         try:
             rows, margin, cost = _unseen(task, params)
         except DataError:
-            if not kept:
+            if not fast_enough:
                 raise
             continue
-        kept.append(member)
+        fast_enough.append(member)
         margins.append(margin)
         costs.append(cost)
-    found = np.array(margins)
-    usable = np.isfinite(found.reshape(len(found), len(rows), -1)).all(axis=(0, 2))
-    rows, found = rows[usable], found[:, usable]
+    stacked = np.array(margins)
+    usable = np.isfinite(stacked.reshape(len(stacked), len(rows), -1)).all(axis=(0, 2))
+    rows, stacked = rows[usable], stacked[:, usable]
     weights = None if task.weights is None else task.weights[rows]
-    return kept, OutOfSample(found, np.array(costs), task.truth[rows], weights)
+    return fast_enough, OutOfSample(stacked, np.array(costs), task.truth[rows], weights)
 
 
 def _unseen(
@@ -245,7 +249,7 @@ def _unseen(
 
 
 def _cost(task: SearchTask, fitted: Fitted) -> float:
-    rows = np.arange(min(PROBED_ROWS, len(task.truth)))
+    rows = np.arange(min(_PROBED_ROWS, len(task.truth)))
     return visited_nodes(fitted.to_treelite(), task.engine.fetch(task.features[task.engine.place(rows)]))
 
 
@@ -265,5 +269,5 @@ def _out_of_bag(task: SearchTask, fitted: FittedForest, rows: NDArray[np.integer
             sums[np.ix_(unseen, columns)] += values
         votes[unseen] += 1
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: NDArray[np.float32] = (sums.T / votes).T.astype(np.float32)
-    return found
+        means: NDArray[np.float32] = (sums.T / votes).T.astype(np.float32)
+    return means

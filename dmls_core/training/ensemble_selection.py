@@ -46,8 +46,8 @@ class OutOfSample:
 
     def mean(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the margins of an ensemble with a weight for each model."""
-        found: NDArray[np.float64] = np.tensordot(weights, self.margins.astype(np.float64), axes=1)
-        return found
+        means: NDArray[np.float64] = np.tensordot(weights, self.margins.astype(np.float64), axes=1)
+        return means
 
 
 def select_weights(

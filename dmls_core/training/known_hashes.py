@@ -41,8 +41,8 @@ class KnownHashes:
             return _hash(path)
         facts = _facts(url, path, etag)
         record = self._team / FOLDER / hashlib.sha256(url.encode()).hexdigest()
-        if found := _read(record, facts):
-            return found
+        if recorded := _read(record, facts):
+            return recorded
         sha256 = _hash(path)
         if facts == _facts(url, path, etag) and (etag or _settled(path)):
             with suppress(OSError):
@@ -56,22 +56,22 @@ class KnownHashes:
 
 def _facts(url: str, path: Path, etag: str) -> list[str | int]:
     """Return what identifies a file's content without reading it."""
-    found = path.stat()
+    status = path.stat()
     if etag:
-        return [url, etag, found.st_size]
+        return [url, etag, status.st_size]
     return [
         str(path),
-        found.st_dev,
-        found.st_ino,
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
     ]
 
 
 def _settled(path: Path) -> bool:
-    found = path.stat()
-    return time.time() - max(found.st_mtime, found.st_ctime) > SETTLED_SECONDS
+    status = path.stat()
+    return time.time() - max(status.st_mtime, status.st_ctime) > SETTLED_SECONDS
 
 
 def _read(record: Path, facts: list[str | int]) -> str:

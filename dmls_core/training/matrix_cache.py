@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from dmls_core.data.table.memory import TableSize
 from dmls_core.settings import CacheSettings, DataLimits
-from dmls_core.training.request import Job
+from dmls_core.training.request import TrainingJob
 
 SCHEMA = 1
 ENTRY, SIZE, PARTIAL = "entry.json", "size.json", ".part-"
-PARTIAL_SECONDS = 3600.0
+_PARTIAL_SECONDS = 3600.0
 """Age from which a folder that a killed trainer was writing is deleted."""
 
 _BLOCK = 1 << 20
@@ -62,18 +62,18 @@ class MatrixCache:
         self._own = folder / digest.hexdigest()
 
     @classmethod
-    def of(cls, job: Job) -> MatrixCache | None:
+    def of(cls, job: TrainingJob) -> MatrixCache | None:
         """Return the cache for a job's data; None if the settings name no folder."""
         settings = CacheSettings.from_environment()
         if not settings.folder:
             return None
         spec, request = job.spec, job.request
-        whole = spec.as_json()
+        document = spec.as_json()
         key = {
             "schema": SCHEMA,
             "files": [(file.sha256, Path(file.url).suffixes) for file in job.files],
             "interval": (request.since, request.until),
-            "spec": {name: whole.get(name) for name in ("columns", "data", "evaluation", "schedule")},
+            "spec": {name: document.get(name) for name in ("columns", "data", "evaluation", "schedule")},
             "models": [model.name for model in spec.models],
             "search": (spec.search.seed, spec.search.folds),
             "limits": asdict(DataLimits.from_environment()),
@@ -156,7 +156,7 @@ class MatrixCache:
         self._make()
         for part in self._folder.glob(f"*/{PARTIAL}*"):
             with suppress(OSError):
-                if time.time() - part.stat().st_mtime > PARTIAL_SECONDS:
+                if time.time() - part.stat().st_mtime > _PARTIAL_SECONDS:
                     _delete(part)
         ages = {}
         for folder in self._folder.iterdir():
@@ -174,11 +174,11 @@ class MatrixCache:
 
 def _checksum(path: Path) -> list[int]:
     """Return the size and the CRC-32 of a file, which finds damage, not forgery."""
-    found = size = 0
+    checksum = size = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
-            found, size = zlib.crc32(block, found), size + len(block)
-    return [size, found]
+            checksum, size = zlib.crc32(block, checksum), size + len(block)
+    return [size, checksum]
 
 
 def _size(folder: Path) -> int:

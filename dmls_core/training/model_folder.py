@@ -146,14 +146,14 @@ def golden_predictions(
     ``ServingError`` if both predict different classes for every row.
     """
     served = served.reshape(len(rows), -1)
-    own = checkpoint.predict_as_fil(path, rows) if path.is_file() else None
-    if own is None:
+    as_fil = checkpoint.predict_as_fil(path, rows) if path.is_file() else None
+    if as_fil is None:
         return served, list(range(len(rows)))
-    own = own.reshape(served.shape)
-    kept = np.flatnonzero(own.argmax(axis=1) == served.argmax(axis=1)).tolist()
-    if not kept:
+    as_fil = as_fil.reshape(served.shape)
+    agreeing = np.flatnonzero(as_fil.argmax(axis=1) == served.argmax(axis=1)).tolist()
+    if not agreeing:
         raise ServingError("nvForest and Treelite predict different classes for every golden row")
-    return own[kept], kept
+    return as_fil[agreeing], agreeing
 
 
 def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
@@ -174,7 +174,7 @@ LARGE = 16_000_000
 ROWS = 2_000
 """Maximum held-out rows that depths are compared on."""
 
-SAVES = 0.9
+_SAVES = 0.9
 """Maximum share of nodes that a forest keeps for a smaller depth to be reported."""
 
 _ERRORS = 2 * 1.96
@@ -203,7 +203,7 @@ def describe_size(
     enough = None
     if smaller_depths and size >= large and "max_depth" in task.model.hyperparameters:
         enough = _enough(data, task, metric, folder, known["trees"])
-    if enough is not None and nodes[enough["max_depth"]] > SAVES * nodes[-1]:
+    if enough is not None and nodes[enough["max_depth"]] > _SAVES * nodes[-1]:
         enough = None
     if enough is not None:
         kept = nodes[enough["max_depth"]]
@@ -219,10 +219,10 @@ def _enough(data: Prepared, task: SearchTask, metric: str, folder: Path, trees: 
     one standard error: Breiman and others, "Classification and regression trees", 1984). The search is a
     bisection, which assumes that the score rises with the depth.
     """
-    found = predictions_by_depth(checkpoint.load(folder / CHECKPOINT_FILE), data.test[:ROWS])
-    if found is None:
+    by_depth = predictions_by_depth(checkpoint.load(folder / CHECKPOINT_FILE), data.test[:ROWS])
+    if by_depth is None:
         return None
-    answers = [depth if data.labels else depth[:, 0] for depth in found]
+    answers = [depth if data.labels else depth[:, 0] for depth in by_depth]
     truth = data.test_target[: len(answers[-1])]
     sign = 1.0 if task.direction == "maximize" else -1.0
     roles = data.test_roles.take(np.arange(len(truth)))

@@ -25,12 +25,13 @@ from dmls_core.errors import ObjectMissingError, PlatformError, StoreError
 from dmls_core.hardware import available_cpus, available_memory
 from dmls_core.settings import NODE_HOST, NODE_TRAINERS, ProcessSettings
 from dmls_core.store import Store, layout, open_store
+from dmls_core.training.dask_settings import CONFIGURATION, LIBRARY_PAGES
 
 if TYPE_CHECKING:
     from distributed import Client, Nanny
     from distributed.security import Security
 
-JOIN_SECONDS = 900.0
+_JOIN_SECONDS = 900.0
 """Seconds for the nodes to join: a cluster may start machines for their pods."""
 
 LEADER_SECONDS = 3600.0
@@ -39,19 +40,19 @@ LEADER_SECONDS = 3600.0
 LOOK_SECONDS = 2.0
 """Interval between two looks for the leader."""
 
-CHECK_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
 """Interval between two questions to the leader, and seconds for an answer."""
 
 CHECKS = 6
 """Failed connections in a row after which a leader is lost whose machine does not answer."""
 
-DEATH_SECONDS = 120.0
+_DEATH_SECONDS = 120.0
 """Seconds for a worker to start."""
 
-NANNY = 96 << 20
+_NANNY = 96 << 20
 """Memory of the process that watches a node's worker."""
 
-NO_DASHBOARD: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+_NO_DASHBOARD: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 """Dask starts a web server in any case, by default without TLS on the address of its other port."""
 
 
@@ -85,9 +86,9 @@ def write_cluster(store: Store, cluster: ClusterAddress) -> None:
 def read_cluster(store: Store, attempt: str) -> ClusterAddress | None:
     """Return the address of an attempt's cluster; ``None`` if there is none, or only another attempt's."""
     with suppress(ObjectMissingError, ValueError, KeyError, TypeError):
-        known = json.loads(store.get(layout.CLUSTER))
-        if known["attempt"] == attempt:
-            return ClusterAddress(attempt, known["address"], known["certificate"], known["key"])
+        cluster = json.loads(store.get(layout.CLUSTER))
+        if cluster["attempt"] == attempt:
+            return ClusterAddress(attempt, cluster["address"], cluster["certificate"], cluster["key"])
     return None
 
 
@@ -115,7 +116,7 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
             n_workers=0,
             host=own_address(),
             dashboard_address=None,
-            scheduler_kwargs=NO_DASHBOARD,
+            scheduler_kwargs=_NO_DASHBOARD,
             security=security,
         ) as cluster,
         Client(cluster) as client,
@@ -123,11 +124,11 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
         write_cluster(store, ClusterAddress(attempt, cluster.scheduler_address, made.certificate, made.key))
         try:
             note(f"waiting for {nodes} nodes")
-            client.wait_for_workers(nodes, timeout=JOIN_SECONDS)
+            client.wait_for_workers(nodes, timeout=_JOIN_SECONDS)
         except TimeoutError as error:
             there = len(client.scheduler_info()["workers"])
             raise PlatformError(
-                f"{there} of {nodes} nodes joined within {JOIN_SECONDS:.0f} s: the others were not started, "
+                f"{there} of {nodes} nodes joined within {_JOIN_SECONDS:.0f} s: the others were not started, "
                 f"or cannot reach {cluster.scheduler_address}"
             ) from error
         finally:
@@ -135,7 +136,7 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
             try:
                 erase_cluster(store)
             except StoreError as error:
-                note(f"cannot erase the nodes' key, which is worthless after this run: {error}")
+                note(f"could not delete the nodes' key (valid for this run only): {error}")
         yield client
 
 
@@ -147,15 +148,15 @@ def own_address() -> str:
     """
     if host := ProcessSettings.from_environment().node_host:
         return host
-    found = set()
+    addresses = set()
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # sends nothing: the kernel chooses the address of the default route
-        found.add(probe.getsockname()[0])
-    if not _routable(found):
+        addresses.add(probe.getsockname()[0])
+    if not _routable(addresses):
         # Without a default route, as in an internal network of Docker, which writes the name to /etc/hosts.
         with suppress(OSError):
-            found.update(socket.gethostbyname_ex(socket.gethostname())[2])
-    if not (routable := _routable(found)):
+            addresses.update(socket.gethostbyname_ex(socket.gethostname())[2])
+    if not (routable := _routable(addresses)):
         raise PlatformError(
             f"this trainer has no address that its nodes can reach: put it in a network, or set {NODE_HOST}"
         )
@@ -200,21 +201,19 @@ async def _work(leader: ClusterAddress) -> None:
     import dask
     from distributed import Nanny
 
-    from dmls_core.training.nodes import CONFIGURATION, LIBRARY_PAGES
-
     with dask.config.set(CONFIGURATION):
         limit, ended = available_memory(), False
         try:
             async with Nanny(
                 leader.address,
                 nthreads=available_cpus(),
-                memory_limit=max(limit - NANNY, limit // 2) + LIBRARY_PAGES,
+                memory_limit=max(limit - _NANNY, limit // 2) + LIBRARY_PAGES,
                 security=leader.security(),
                 host=own_address(),
                 local_directory=os.environ.get("TMPDIR"),
-                death_timeout=DEATH_SECONDS,
+                death_timeout=_DEATH_SECONDS,
                 silence_logs=logging.WARNING,
-                **NO_DASHBOARD,
+                **_NO_DASHBOARD,
             ) as nanny:
                 await _watch(nanny)
                 ended = True
@@ -229,11 +228,11 @@ async def _watch(nanny: Nanny) -> None:
     ended = asyncio.ensure_future(nanny.finished())
     lost = 0
     while lost < CHECKS:
-        done, _ = await asyncio.wait({ended}, timeout=CHECK_SECONDS)
+        done, _ = await asyncio.wait({ended}, timeout=_CHECK_SECONDS)
         if done:
             return
         try:
-            await asyncio.wait_for(nanny.scheduler.identity(), CHECK_SECONDS)
+            await asyncio.wait_for(nanny.scheduler.identity(), _CHECK_SECONDS)
             lost = 0
         except (OSError, TimeoutError):
             lost = await _count_lost(nanny.scheduler_addr, lost)
@@ -245,9 +244,11 @@ async def _count_lost(address: str, lost: int) -> int:
 
     A leader that is busy does not answer, but its machine connects.
     """
-    place = urlsplit(address)
+    parts = urlsplit(address)
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(place.hostname, place.port), CHECK_SECONDS)
+        _, writer = await asyncio.wait_for(
+            asyncio.open_connection(parts.hostname, parts.port), _CHECK_SECONDS
+        )
     except ConnectionRefusedError:
         return CHECKS
     except (OSError, TimeoutError):

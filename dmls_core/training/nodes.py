@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dmls_core.errors import EngineUnavailableError, PlatformError
@@ -18,6 +18,7 @@ from dmls_core.hardware import available_cpus
 from dmls_core.models.cluster import Cluster
 from dmls_core.settings import DASK_SCHEDULER, ProcessSettings
 from dmls_core.spec import Spec
+from dmls_core.training.dask_settings import CONFIGURATION, LIBRARY_PAGES, TERMINATE
 from dmls_core.training.memory import run_memory
 from dmls_core.training.node_trainers import lead_nodes
 
@@ -26,28 +27,6 @@ if TYPE_CHECKING:
 
 START_SECONDS = 120.0
 """Seconds for the workers to start, and for the connection to a cluster that is there."""
-
-TERMINATE = 0.95
-"""Share of its limit at which Dask ends a worker."""
-
-LIBRARY_PAGES = 100 << 20
-"""Pages of library files in a node: Dask's limit counts them, those of a run and of a container do not."""
-
-CONFIGURATION: dict[str, Any] = {
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": TERMINATE,
-    "distributed.scheduler.work-stealing": False,
-    "distributed.worker.daemon": True,
-    "distributed.admin.tick.limit": "60s",
-    "distributed.scheduler.allowed-failures": 0,
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-}
-"""Dask's settings for the run's own processes. A node holds its rows in memory, or is ended: spilled rows
-would be in memory again during a fit. The rows stay where they were sent. The web servers, which Dask always
-starts, have no pages."""
 
 
 @contextmanager
@@ -89,8 +68,8 @@ def open_cluster(spec: Spec, folder: str, note: Callable[[str], None]) -> Iterat
                 f"the cluster has fewer than {nodes} workers after {START_SECONDS:.0f} s: "
                 f"{len(client.scheduler_info()['workers'])}"
             ) from error
-        place = address or (f"{nodes} trainers" if attempt else "this machine")
-        note(f"training on {nodes} nodes of {place}")
+        where = address or (f"{nodes} trainers" if attempt else "this machine")
+        note(f"training on {nodes} nodes of {where}")
         host = get_ip(urlsplit(client.scheduler.address).hostname or "127.0.0.1")
         yield Cluster(client, nodes, host, note)
 

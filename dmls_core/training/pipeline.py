@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,9 @@ from dmls_core.serving.predict.card import write_card
 from dmls_core.spec import Spec
 from dmls_core.store import layout
 from dmls_core.stored_matrix import StoredMatrix, predict_rows
-from dmls_core.training.champion import compare_with_champion
+from dmls_core.training.background_validation import BackgroundValidation
 from dmls_core.training.compact import compact_model, describe_compaction, measure_size
+from dmls_core.training.comparison import compare_with_champion
 from dmls_core.training.ensemble import Chosen, average_boosters, build_ensemble
 from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
@@ -38,15 +39,12 @@ from dmls_core.training.nodes import open_cluster
 from dmls_core.training.prepare import describe_search, prepare_models, sample_rows
 from dmls_core.training.prepared import Prepared
 from dmls_core.training.progress import Progress, format_score
-from dmls_core.training.request import Job
+from dmls_core.training.request import TrainingJob
 from dmls_core.training.run_folder import RunFolder
 from dmls_core.training.search import remove_study, run_worker, search_models
 
-if TYPE_CHECKING:
-    from dmls_core.training.run import BackgroundValidation
 
-
-def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+def join_search(job: TrainingJob, folder: RunFolder, progress: Progress) -> dict[str, Any]:
     """Run trials of a search that another trainer leads, until none is left."""
     with progress.phase("load"):
         models = prepare_models(job)
@@ -56,7 +54,7 @@ def join_search(job: Job, folder: RunFolder, progress: Progress) -> dict[str, An
 
 
 def run_pipeline(
-    job: Job, folder: RunFolder, progress: Progress, validation: BackgroundValidation
+    job: TrainingJob, folder: RunFolder, progress: Progress, validation: BackgroundValidation
 ) -> dict[str, Any]:
     """Search, refit, export and score; return ``result.json``, which is written last.
 
@@ -91,27 +89,29 @@ def run_pipeline(
             fitted, compact, ensemble = refit(task, outcome), None, None
         if spec.search.ensemble is True or len(chosen) > 1:
             with progress.phase("ensemble"):
-                progress.enter("refitting", describe_step(chosen))
+                progress.enter("refitting", _describe_step(chosen))
                 fitted, ensemble = combine_trials(spec, data, chosen, fitted)
-            progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else NO_ENSEMBLE)
+            progress.note(f"the model is {describe_ensemble(ensemble)}" if ensemble else _NO_ENSEMBLE)
         if spec.deploy.compact:
             with progress.phase("compact"):
                 progress.enter("refitting", "looking for a smaller size that loses nothing measurable")
-                fitted, compact = compact_fitted(spec, data, task, outcome, fitted)
-            progress.note(describe_compaction(compact) if compact else NOT_COMPACTED)
+                fitted, compact = _compact_fitted(spec, data, task, outcome, fitted)
+            progress.note(describe_compaction(compact) if compact else _NOT_COMPACTED)
     model_folder = job.out / layout.MODEL
     with progress.phase("export"):
         progress.enter("exporting", "exporting the model and comparing it with the original")
-        own = predict_rows(lambda rows: fitted.predict(engine.place(rows)), data.test)
+        in_memory = predict_rows(lambda rows: fitted.predict(engine.place(rows)), data.test)
         edges = data.encoder.transform(data.edges)
-        exported = export_model(engine, fitted, data.test, own, edges, model_folder, threads=task.threads)
+        exported = export_model(
+            engine, fitted, data.test, in_memory, edges, model_folder, threads=task.threads
+        )
         served = exported.predictions
     trim_heap()
     with progress.phase("score"):
         weights = data.test_roles.weights
         scores = score_holdout(spec.task, spec.search.metric, data.test_target, served, weights)
         write_companions(data, exported, task, spec.search.metric, scores.score, model_folder)
-        result = describe_run(job, data, chosen, fitted, scores)
+        result = _describe_run(job, data, chosen, fitted, scores)
         if spec.deploy.compact:
             result["compact"] = compact
         if spec.search.ensemble:
@@ -131,14 +131,16 @@ def run_pipeline(
     sign_model(model_folder, layout.model_name(job.request.team, job.request.name))
     write_card(model_folder, result, spec.as_json())
     write_report(job.out / layout.REPORT, result | {"seconds": progress.rounded()}, spec, outcome, insight)
-    write_insight(job.out / layout.INSIGHT, result, data, spec, outcome, evidence, insight)
+    _write_insight(job.out / layout.INSIGHT, result, data, spec, outcome, evidence, insight)
     result["artifacts"] = folder.upload(job.out)
     result["seconds"] = progress.rounded()
     result["peak_memory_bytes"] = peak_memory()
     result = folder.finish(result)
     remove_study(job, folder, progress)
-    if found := result["comparison"]:
-        progress.note(f"against the champion, version {found['champion_version']}: {found['reason']}")
+    if comparison := result["comparison"]:
+        progress.note(
+            f"against the champion, version {comparison['champion_version']}: {comparison['reason']}"
+        )
     progress.enter(
         "finished", f"{result['metric']} {format_score(result['score'])} on {len(data.test)} rows held out"
     )
@@ -152,10 +154,10 @@ def refit(task: SearchTask, outcome: SearchOutcome) -> Fitted:
     return task.fit(outcome.params)
 
 
-NO_ENSEMBLE = "the model is that of the best trial: no ensemble of trials is measurably better"
+_NO_ENSEMBLE = "kept the best trial: no ensemble scored measurably better"
 
 
-def describe_step(chosen: Chosen) -> str:
+def _describe_step(chosen: Chosen) -> str:
     """Return what ``combine_trials`` does, for the log."""
     others = [f"trial {outcome.best.number} of {task.model.name}" for task, outcome in chosen[1:]]
     return f"fitting {', '.join(others)}" if others else "looking for an ensemble of trials that is better"
@@ -171,38 +173,38 @@ def combine_trials(
     """
     task, outcome = chosen[0]
     if len(chosen) > 1:
-        found = average_boosters(fitted, chosen)
+        combined = average_boosters(fitted, chosen)
     else:
-        found = build_ensemble(task, outcome, fitted, spec.search.metric)
-    if found is None:
+        combined = build_ensemble(task, outcome, fitted, spec.search.metric)
+    if combined is None:
         return fitted, None
-    about = found.as_json()
-    for name, model in (("before", fitted), ("after", found.fitted)):
-        about[name] = measure_size(model, data.test[:1]) | {"score": holdout_score(spec, data, task, model)}
-    return found.fitted, about
+    about = combined.as_json()
+    for name, model in (("before", fitted), ("after", combined.fitted)):
+        about[name] = measure_size(model, data.test[:1]) | {"score": _holdout_score(spec, data, task, model)}
+    return combined.fitted, about
 
 
-def holdout_score(spec: Spec, data: Prepared, task: SearchTask, model: Fitted) -> float:
+def _holdout_score(spec: Spec, data: Prepared, task: SearchTask, model: Fitted) -> float:
     """Return the score of a model that is not published, which decides nothing."""
-    found = predict_rows(lambda rows: model.predict(task.engine.place(rows)), data.test)
-    return compute(spec.search.metric, data.test_target, found, data.test_roles.weights)
+    predictions = predict_rows(lambda rows: model.predict(task.engine.place(rows)), data.test)
+    return compute(spec.search.metric, data.test_target, predictions, data.test_roles.weights)
 
 
-NOT_COMPACTED = (
+_NOT_COMPACTED = (
     "the model stays as large as it is: as an ensemble, or since its engine or few rows allow no smaller size"
 )
 
 
-def compact_fitted(
+def _compact_fitted(
     spec: Spec, data: Prepared, task: SearchTask, outcome: SearchOutcome, fitted: Fitted
 ) -> tuple[Fitted, dict[str, Any] | None]:
     """Return the smallest model that loses nothing measurable, and ``compact`` of ``result.json``."""
-    whole = holdout_score(spec, data, task, fitted)
-    smaller, found = compact_model(task, fitted, outcome.params, spec.search.metric, data.test[:1])
-    if found is not None:
-        found["before"]["score"] = whole
-        found["after"]["score"] = holdout_score(spec, data, task, smaller)
-    return smaller, found
+    score = _holdout_score(spec, data, task, fitted)
+    smaller, compact = compact_model(task, fitted, outcome.params, spec.search.metric, data.test[:1])
+    if compact is not None:
+        compact["before"]["score"] = score
+        compact["after"]["score"] = _holdout_score(spec, data, task, smaller)
+    return smaller, compact
 
 
 def examine_model(
@@ -246,7 +248,7 @@ def examine_model(
     return evidence, insight
 
 
-def write_insight(
+def _write_insight(
     file: Path,
     result: Mapping[str, Any],
     data: Prepared,
@@ -256,9 +258,9 @@ def write_insight(
     insight: Diagnostics,
 ) -> None:
     """Write ``insight.json``."""
-    found = describe_insight(evidence, insight, data.encoder, spec.columns.sensitive)
-    found["search"] = search_insight(result, spec.as_json(), [trial.as_json() for trial in outcome.trials])
-    file.write_text(json.dumps(found, allow_nan=False), encoding="utf-8")
+    content = describe_insight(evidence, insight, data.encoder, spec.columns.sensitive)
+    content["search"] = search_insight(result, spec.as_json(), [trial.as_json() for trial in outcome.trials])
+    file.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
 
 
 def write_report(
@@ -271,12 +273,12 @@ def write_report(
 
 SCHEMA = 1
 
-LIBRARIES = ("optuna", "polars", "great-expectations")
+_LIBRARIES = ("optuna", "polars", "great-expectations")
 """Libraries that every run uses, with any engine."""
 
 
-def describe_run(
-    job: Job, data: Prepared, chosen: Chosen, fitted: Fitted, scores: HoldoutScores
+def _describe_run(
+    job: TrainingJob, data: Prepared, chosen: Chosen, fitted: Fitted, scores: HoldoutScores
 ) -> dict[str, Any]:
     """Return ``result.json`` but for ``seconds``, ``artifacts`` and ``peak_memory_bytes``, known last."""
     spec, (task, outcome) = job.spec, chosen[0]
@@ -308,12 +310,12 @@ def describe_run(
         "holdout": {"metrics": scores.metrics, "confusion": scores.confusion, "residuals": scores.residuals},
         "data": describe_data(job, data),
         "warnings": list(data.warnings),
-        "versions": versions((*libraries, *LIBRARIES)),
+        "versions": versions((*libraries, *_LIBRARIES)),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
 
 
-def describe_data(job: Job, data: Prepared) -> dict[str, Any]:
+def describe_data(job: TrainingJob, data: Prepared) -> dict[str, Any]:
     """Return ``data`` of ``result.json``, by which later challengers identify new rows."""
     return {
         "rows": len(data.train) + len(data.test) + data.left_out,
@@ -331,7 +333,7 @@ def _iso(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).isoformat(timespec="seconds") if moment else None
 
 
-BUILDS = {
+_BUILDS = {
     "xgboost": ("xgboost", "xgboost-cpu"),
     "cuml": ("cuml-cu13", "cuml-cu12", "cuml"),
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
@@ -341,12 +343,12 @@ BUILDS = {
 
 def versions(libraries: Iterable[str]) -> dict[str, str]:
     """Return the versions of Python, of DMLS and of the installed ``libraries``."""
-    found = {"python": platform.python_version()}
+    versions_of = {"python": platform.python_version()}
     for library in ("dmls", *libraries):
-        for distribution in BUILDS.get(library, (library,)):
+        for distribution in _BUILDS.get(library, (library,)):
             try:
-                found[library] = version(distribution)
+                versions_of[library] = version(distribution)
                 break
             except PackageNotFoundError:
                 continue
-    return found
+    return versions_of

@@ -47,7 +47,7 @@ ROWS = (1_000, 4_000)
 """Rows of the two samples."""
 
 TREES = 10
-GROWTH = (0.8, 1.3)
+_GROWTH = (0.8, 1.3)
 """Bounds of the exponent by which the time of a fit grows with its rows: small samples measure it poorly."""
 
 
@@ -79,7 +79,7 @@ def estimate_largest_fit(
     growth = 1.0
     if len(samples) > 1:
         growth = math.log(large.seconds / small.seconds) / math.log(large.rows / small.rows)
-        growth = min(max(growth, GROWTH[0]), GROWTH[1])
+        growth = min(max(growth, _GROWTH[0]), _GROWTH[1])
     trees = max(sizes_of(model, space))
     seconds = trees * large.seconds * (rows / large.rows) ** growth
     return Cost(seconds, int(trees * large.bytes * rows / large.rows))
@@ -103,7 +103,10 @@ def _sample(
 
     An earlier fit of one tree imports the library, which can take longer than all trees.
     """
-    params = {**space.fixed, **{name: _middle(wanted) for name, wanted in space.searched.items()}}
+    params = {
+        **space.fixed,
+        **{name: _middle(hyperparameter) for name, hyperparameter in space.searched.items()},
+    }
     features, target = engine.place(data.train[:rows]), engine.place(data.train_target[:rows])
     times = []
     for trees in (1, 1, 1 + TREES):
@@ -124,19 +127,19 @@ def _sample(
     return _Sample(rows, max(times[-1] - times[-2], 1e-5) / TREES, size / (1 + TREES))
 
 
-def _middle(wanted: Hyperparameter) -> Scalar:
-    if isinstance(wanted, Choice):
-        value: Scalar = wanted.values[len(wanted.values) // 2]
+def _middle(hyperparameter: Hyperparameter) -> Scalar:
+    if isinstance(hyperparameter, Choice):
+        value: Scalar = hyperparameter.values[len(hyperparameter.values) // 2]
         return value
-    low, high = float(wanted.min), float(wanted.max)
-    middle = math.sqrt(low * high) if wanted.log else (low + high) / 2
-    return round(middle) if wanted.integer else middle
+    low, high = float(hyperparameter.min), float(hyperparameter.max)
+    middle = math.sqrt(low * high) if hyperparameter.log else (low + high) / 2
+    return round(middle) if hyperparameter.integer else middle
 
 
-NESTED_FITS = 2.5
+_NESTED_FITS = 2.5
 """Cost of a nested search of a forest, in fits of its largest forest (``tests/bench/search.py``)."""
 
-BOOSTED_SHARE = 0.2
+_BOOSTED_SHARE = 0.2
 """Cost of a search of boosted trees, as a share of one by cross-validation
 (``tests/bench/search_boosted.py``)."""
 
@@ -211,10 +214,10 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
     """
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        found = [convert(path, spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
-        given = measure_table(found, spec)
+        converted = [convert(path, spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
+        given = measure_table(converted, spec)
         stored = None if fits(spec, given, run_memory(spec)) else Path(folder) / "stored"
-        data = prepare(spec, CATALOGUE[spec.models[0].name], found, folder=stored)
+        data = prepare(spec, CATALOGUE[spec.models[0].name], converted, folder=stored)
     load = factor * (time.monotonic() - begun)
     names = [search.name for search in spec.models]
     tried = worth_trying(names, len(data.labels or ()), data.train.shape[1])
@@ -253,8 +256,8 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
 def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) -> ModelPlan:
     model = CATALOGUE[search.name]
     weighted = spec.columns.weight is not None
-    wanted = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
-    engine, hyperparameters = choose_engine(wanted, model, search.hyperparameters, weighted=weighted)
+    device = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
+    engine, hyperparameters = choose_engine(device, model, search.hyperparameters, weighted=weighted)
     space, speedup = resolve(Space.of(hyperparameters), len(data.train), len(data.labels or ()), model.family)
     fitter = load_engine(engine, model.name)
     if fitter.native_categories:
@@ -290,22 +293,22 @@ def _full_trees(sizes: tuple[int, ...], space: Space) -> float:
 def _fits(engine: Engine, spec: Spec, folds: int, sizes: tuple[int, ...]) -> float:
     """Return the cost of a search on that many folds, in fits of the largest model on all training rows."""
     if isinstance(engine, ForestEngine):
-        return NESTED_FITS
+        return _NESTED_FITS
     mean = (min(sizes) + max(sizes)) / 2 / max(sizes)
-    share = BOOSTED_SHARE if isinstance(engine, BoostingEngine) else 1.0
+    share = _BOOSTED_SHARE if isinstance(engine, BoostingEngine) else 1.0
     return share * spec.n_trials * folds * (1 - 1 / spec.search.folds) * mean
 
 
 def _warnings(spec: Spec, memory: int, search: float) -> list[str]:
-    found = []
+    warnings = []
     if spec.resources.memory and memory > parse_memory(spec.resources.memory):
-        found.append(f"[resources] memory {spec.resources.memory} is less than the run needs")
+        warnings.append(f"[resources] memory {spec.resources.memory} is less than the run needs")
     if spec.search.timeout is not None and search > spec.search.timeout:
-        found.append(
+        warnings.append(
             f"[search] timeout {spec.search.timeout:g} s ends the search early: "
             f"all trials take about {search:.0f} s"
         )
-    return found
+    return warnings
 
 
 def plan_file(toml: str, path: str, factor: float, memory: str) -> dict[str, Any]:

@@ -25,21 +25,21 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.models.cluster import Cluster, ShardedMatrix
 from dmls_core.models.engines import Engine
 from dmls_core.monitoring.profile import profile_table
-from dmls_core.search.strategies.strategies import ModelCandidate, make_candidate
+from dmls_core.search.candidate import ModelCandidate, make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import worth_trying
 from dmls_core.stored_matrix import BLOCK_BYTES, Matrix, StoredMatrix, read_rows
-from dmls_core.training.champion import Champion, champion_params, fetch_champion
+from dmls_core.training.champion import FetchedChampion, champion_params, fetch_champion
 from dmls_core.training.matrix_cache import MatrixCache
 from dmls_core.training.memory import fits, run_memory, sampled_rows
 from dmls_core.training.prepared import HeldOut, Prepared, edge_rows, read_cached
-from dmls_core.training.request import Job
+from dmls_core.training.request import TrainingJob
 
 GOLDEN_ROWS = 100
 """Held-out rows that are kept with the model to verify deployments."""
 
-GOLDEN_VALUES = 200_000
+_GOLDEN_VALUES = 200_000
 """Values in these rows: of a wide table, fewer rows are kept."""
 
 
@@ -48,7 +48,7 @@ def prepare(
     model: ModelDefinition,
     paths: Sequence[Path],
     engine: str = "cpu",
-    champion: Champion | None = None,
+    champion: FetchedChampion | None = None,
     folder: Path | None = None,
     *,
     keep_raw: bool = False,
@@ -78,8 +78,8 @@ def prepare(
     )
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])
-    kept = max(1, min(GOLDEN_ROWS, GOLDEN_VALUES // len(table.columns)))
-    golden, profile = table.raw(test[:kept]), profile_table(table)
+    golden_rows = max(1, min(GOLDEN_ROWS, _GOLDEN_VALUES // len(table.columns)))
+    golden, profile = table.raw(test[:golden_rows]), profile_table(table)
     # Of a matrix in a file, the champion predicts as many rows as a block has: they are in random order.
     asked = test[: _block_rows(len(table.columns))] if folder else test
     answers = champion.ask(table, asked) if champion else None
@@ -94,7 +94,7 @@ def prepare(
     else:
         encode_matrix(encoder, table, table.matrix)
         fitted, held_out = StoredMatrix(table.matrix, train), StoredMatrix(table.matrix, test)
-        if not reads_disk(fitter, spec):
+        if not _reads_disk(fitter, spec):
             most = sampled_rows(spec, TableSize(table.n_rows, len(table.columns)), run_memory(spec))
             left_out, train = max(0, len(train) - most), draw_rows(train, most, spec.search.seed)
             fitted = read_rows(table.matrix, train)
@@ -124,7 +124,7 @@ def prepare(
     )
 
 
-def reads_disk(engine: Engine | type[Engine], spec: Spec) -> bool:
+def _reads_disk(engine: Engine | type[Engine], spec: Spec) -> bool:
     """Return whether an engine fits all rows of a matrix in a file, by itself or on nodes."""
     return engine.external_memory or (spec.resources.nodes > 1 and engine.distributed)
 
@@ -187,7 +187,7 @@ class PreparedModel:
 
 
 def prepare_models(
-    job: Job, cluster: Cluster | None = None, *, validated: Callable[[], None] = lambda: None
+    job: TrainingJob, cluster: Cluster | None = None, *, validated: Callable[[], None] = lambda: None
 ) -> list[PreparedModel]:
     """Read the data and prepare every model, to be fitted on ``cluster`` if there is one.
 
@@ -222,11 +222,15 @@ def prepare_models(
     names = [requested.model.name for requested in job.models]
     for requested in job.models:
         model = requested.model
-        known = models[0].data if models else None
-        if known and model.name not in worth_trying(names, known.n_classes, known.train.shape[1]):
+        first = models[0].data if models else None
+        if first and model.name not in worth_trying(names, first.n_classes, first.train.shape[1]):
             continue
         engine = load_engine(requested.engine, model.name)
-        kind = model.missing_values, engine.native_categories, reads_disk(engine, spec) and stored is not None
+        kind = (
+            model.missing_values,
+            engine.native_categories,
+            _reads_disk(engine, spec) and stored is not None,
+        )
         if kind not in prepared:
             folder = stored / str(len(prepared)) if stored else None
             build = partial(prepare, spec, model, paths, requested.engine, champion, folder)
@@ -248,7 +252,7 @@ def prepare_models(
     return models
 
 
-def describe_search(job: Job, models: Sequence[PreparedModel]) -> str:
+def describe_search(job: TrainingJob, models: Sequence[PreparedModel]) -> str:
     """Return a text such as ``searching max_depth of xgboost-classifier``."""
     parts = [
         f"{', '.join(model.candidate.space.searched) or 'nothing'} of {model.task.model.name}"
@@ -257,7 +261,7 @@ def describe_search(job: Job, models: Sequence[PreparedModel]) -> str:
     ]
     tried = {model.task.model.name for model in models}
     parts += [
-        f"{requested.model.name} is left out, since it is not worth its time on this data"
+        f"skipping {requested.model.name}: not worth its time on this data"
         for requested in job.models
         if requested.model.name not in tried
     ]

@@ -15,7 +15,7 @@ from dmls_core.data.split.row_roles import RowRoles
 from dmls_core.data.table.table import Table, TableColumn
 from dmls_core.monitoring.profile import Profile
 from dmls_core.stored_matrix import Matrix, read_rows
-from dmls_core.training.champion import Champion, ChampionPredictions
+from dmls_core.training.champion import ChampionPredictions, FetchedChampion
 from dmls_core.training.matrix_cache import Entry, MatrixCache
 
 EDGE_ROWS = 32
@@ -117,7 +117,7 @@ def edge_rows(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> dict[str, 
 
 
 def read_cached(
-    cache: MatrixCache, kind: Sequence[bool], build: Callable[..., Prepared], champion: Champion | None
+    cache: MatrixCache, kind: Sequence[bool], build: Callable[..., Prepared], champion: FetchedChampion | None
 ) -> Prepared:
     """Return data of the cache, whose memory all trainers of a machine share; ``build`` it if it is new."""
     name = "-".join(str(int(flag)) for flag in kind)

@@ -86,23 +86,24 @@ class Progress:
     def enter(self, state: State, message: str) -> None:
         """Enter a state and log it."""
         self._state = state
-        self._tell(message)
+        self.note(message)
         self._write(message)
 
     def note(self, message: str) -> None:
-        """Log a note."""
-        self._tell(message)
+        """Log a line."""
+        self._said = time.monotonic()
+        self._say(message)
 
     def warn(self, message: str) -> None:
         """Log a warning."""
-        self._tell(f"warning: {message}")
+        self.note(f"warning: {message}")
 
     def resume(self, task: SearchTask, done: list[Trial]) -> None:
         """Count trials of an earlier attempt."""
         for trial in done:
             self._count(task, trial)
         if done:
-            self._tell(f"found {len(done)} trials of an earlier attempt: they are not run again")
+            self.note(f"found {len(done)} trials of an earlier attempt: they are not run again")
 
     def limit(self, seconds: float | None) -> None:
         """Limit the estimated remaining time to ``seconds``, after which the search ends."""
@@ -115,7 +116,7 @@ class Progress:
             return
         who = "the winner has" if step.forests == 1 else f"{step.forests} forests have"
         line = f"{who} {step.trees} trees  best {format_score(step.best)}{self._eta()}"
-        self._tell(line)
+        self.note(line)
         self._write(line)
 
     def others(self, task: SearchTask, trials: Iterable[Ended]) -> None:
@@ -129,17 +130,17 @@ class Progress:
     def trial(self, task: SearchTask, metric: str, trial: Trial, *, continued: bool = False) -> None:
         """Log a trial that has ended, or that continued after it was logged before."""
         # Another worker may have logged it first.
-        known = continued or trial.number in self._known
+        counted = continued or trial.number in self._known
         self._count(task, trial)
-        if known and trial.same_as is not None:
+        if counted and trial.same_as is not None:
             return  # the repeated trial has a line
-        if trial.same_as is None and not known:
+        if trial.same_as is None and not counted:
             self._paid.append(trial.seconds)
         if trial.value is None:
             line = f"trial {trial.number} failed: {trial.message}"
         else:
-            what = f"trial {trial.number}" + (" went on" if known else "")
-            count = "" if known else f"  {len(self._scored)} of {self._total}"
+            what = f"trial {trial.number}" + (" went on" if counted else "")
+            count = "" if counted else f"  {len(self._scored)} of {self._total}"
             best = trial.value if self._best is None else self._best
             line = (
                 f"{what}  {metric} {format_score(trial.value)}  best {format_score(best)}{count}{self._eta()}"
@@ -150,13 +151,9 @@ class Progress:
                 line += f"  ({trial.message})"
         if trial.model:
             line += f"  {trial.model}"
-        self._tell(line)
+        self.note(line)
         if time.monotonic() - self._written >= REST or len(self._scored) == self._total:
             self._write(line)
-
-    def _tell(self, line: str) -> None:
-        self._said = time.monotonic()
-        self._say(line)
 
     def _count(self, task: SearchTask, trial: Ended) -> None:
         self._known.add(trial.number)

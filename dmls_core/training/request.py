@@ -28,7 +28,7 @@ from dmls_core.training.known_hashes import KnownHashes
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class FetchedFile:
     """A data file on this machine; ``url`` is its address in the request.
 
     ``etag`` is the store's, or the start of the SHA-256 of a local file without one.
@@ -62,14 +62,14 @@ def read_spec(url: str) -> Spec:
 
 def fetch_data(
     urls: Sequence[str], etags: Sequence[str], scratch: Path, hashes: KnownHashes | None = None
-) -> list[DataFile]:
+) -> list[FetchedFile]:
     """Download data files (paths or ``s3://`` URLs) to ``scratch``; local ones stay in place.
 
     A file whose hash is in ``hashes`` is not hashed again.
 
     Raise ``DataError`` if a file is missing, or its ETag is not that of ``etags`` (empty: no check).
     """
-    files: list[DataFile] = []
+    files: list[FetchedFile] = []
     hashes = hashes or KnownHashes(None)
     for number, url in enumerate(urls):
         wanted = etags[number] if etags else None
@@ -87,11 +87,11 @@ def fetch_data(
                 )
             ) from error
         sha256 = hashes.sha256(url, path, etag if "://" in url else "")
-        files.append(DataFile(url, path, etag or sha256[:32], path.stat().st_size, sha256))
+        files.append(FetchedFile(url, path, etag or sha256[:32], path.stat().st_size, sha256))
     return files
 
 
-def convert_data(files: Sequence[DataFile], spec: Spec, folder: Path) -> list[DataFile]:
+def convert_data(files: Sequence[FetchedFile], spec: Spec, folder: Path) -> list[FetchedFile]:
     """Convert files that are not plain CSV or Parquet; raise ``DataError`` if one is not as the spec says."""
     from dmls_core.data.formats.conversion import convert_all
     from dmls_core.data.formats.names import needs_conversion
@@ -105,8 +105,8 @@ def convert_data(files: Sequence[DataFile], spec: Spec, folder: Path) -> list[Da
 
 
 def cut_data(
-    files: Sequence[DataFile], spec: Spec, since: datetime | None, until: datetime, folder: Path
-) -> list[DataFile]:
+    files: Sequence[FetchedFile], spec: Spec, since: datetime | None, until: datetime, folder: Path
+) -> list[FetchedFile]:
     """Leave out rows whose ``[columns] time`` is outside of an interval, and files without other rows.
 
     Raise ``DataError`` if a file has no such column or no time in it, or if no row is left.
@@ -208,7 +208,7 @@ class RequestedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TrainingJob:
     """A request with its spec and data on this machine; ``out`` is the local folder of files to upload.
 
     ``study`` is the URL of the database with the study that the trainers share; empty for a single trainer.
@@ -218,7 +218,7 @@ class Job:
     spec: Spec
     models: tuple[RequestedModel, ...]
     key: str
-    files: list[DataFile]
+    files: list[FetchedFile]
     out: Path
     study: str = field(default="", repr=False)
 

@@ -6,26 +6,25 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType, TracebackType
-from typing import Any, Self
+from types import FrameType
+from typing import Any
 
-from dmls_core.data.validation import ValidationProcess
-from dmls_core.errors import DataError, DmlsError, PlatformError, UserError, ValidationIssue
+from dmls_core.errors import DataError, DmlsError, PlatformError, UserError
 from dmls_core.hardware import return_large_blocks
 from dmls_core.models import CATALOGUE
 from dmls_core.settings import STUDY_VARIABLE
 from dmls_core.spec import Spec
 from dmls_core.store import layout, open_store, run_key
+from dmls_core.training.background_validation import BackgroundValidation
 from dmls_core.training.known_hashes import KnownHashes
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import (
-    Job,
     RequestedModel,
+    TrainingJob,
     TrainRequest,
     choose_engine,
     convert_data,
@@ -36,12 +35,12 @@ from dmls_core.training.request import (
 from dmls_core.training.run_folder import RunFolder
 
 
-def to_stderr(line: str) -> None:
+def _to_stderr(line: str) -> None:
     """Print a line for people; stdout is for results."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - the trainer's log
 
 
-def train(request: TrainRequest, *, progress: Callable[[str], None] = to_stderr) -> dict[str, Any]:
+def train(request: TrainRequest, *, progress: Callable[[str], None] = _to_stderr) -> dict[str, Any]:
     """Train, tune, check and export a model; return ``result.json``.
 
     A killed run can be started again: it reads ended trials back, and returns the result of a finished run.
@@ -122,7 +121,7 @@ def _train(
         on_cpu = all(requested.engine == "cpu" for requested in models)
         with progress.phase("load"), _absent("pandas") if on_cpu else nullcontext():
             from dmls_core.training.pipeline import join_search, run_pipeline
-        job = Job(request, spec, models, key, files, out, study)
+        job = TrainingJob(request, spec, models, key, files, out, study)
         if validation is None:
             return join_search(job, folder, progress)
         try:
@@ -134,13 +133,13 @@ def _train(
 
 
 def _requested_models(request: TrainRequest, spec: Spec) -> tuple[RequestedModel, ...]:
-    wanted = request.engine if request.engine != "auto" else spec.resources.engine
-    if spec.resources.nodes > 1 and wanted == "auto":
-        wanted = "cpu"  # nodes have no GPUs
+    device = request.engine if request.engine != "auto" else spec.resources.engine
+    if spec.resources.nodes > 1 and device == "auto":
+        device = "cpu"  # nodes have no GPUs
     models, weighted = [], spec.columns.weight is not None
     for asked in spec.models:
         model = CATALOGUE[asked.name]
-        chosen = choose_engine(wanted, model, asked.hyperparameters, weighted=weighted)
+        chosen = choose_engine(device, model, asked.hyperparameters, weighted=weighted)
         models.append(RequestedModel(model, *chosen))
     return tuple(models)
 
@@ -205,65 +204,3 @@ def run_train(request: TrainRequest, *, as_json: bool = False) -> None:
 
 def _exit(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)
-
-
-VALIDATION_TIMEOUT = 3600.0
-"""Seconds that a run waits for the validation after everything else has finished."""
-
-
-class BackgroundValidation:
-    """Validate the data in another process while the block runs."""
-
-    def __init__(self, spec: Spec, paths: Sequence[Path], folder: Path) -> None:
-        self._arguments = (spec, paths, folder)
-
-    def __enter__(self) -> Self:
-        self._process = ValidationProcess(*self._arguments)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-
-    def failed(self) -> bool:
-        """Return whether the validation has already failed, or could not run."""
-        try:
-            self.check()
-        except DmlsError:
-            return True
-        return False
-
-    def check(self) -> None:
-        """Raise the validation's failure, as ``finish`` does, if it has already failed."""
-        if self._process.finished or ((verdict := self._process.verdict) and not verdict.success):
-            self.finish()
-
-    def wait(self) -> None:
-        """Wait for the verdict; raise the validation's failure, as ``finish`` does."""
-        end = time.monotonic() + VALIDATION_TIMEOUT
-        while not (self._process.verdict or self._process.finished) and time.monotonic() < end:
-            time.sleep(0.1)
-        self.check()
-
-    def search_ended(self) -> None:
-        """Let the validation of a large table write its Data Docs."""
-        self._process.search_ended()
-
-    def finish(self) -> float:
-        """Wait for the validation and return its duration in seconds.
-
-        Raise ``DataError`` if the data violates the expectations, ``PlatformError`` if it could not be
-        validated.
-        """
-        validation = self._process.result(VALIDATION_TIMEOUT)
-        if not validation.success:
-            raise DataError(
-                [
-                    ValidationIssue(
-                        failed.message, key=failed.column, found=failed.observed, expected=failed.expected
-                    )
-                    for failed in validation.failed
-                ]
-            )
-        return validation.seconds

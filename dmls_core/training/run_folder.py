@@ -55,8 +55,8 @@ class RunFolder:
             content = {"schema": SCHEMA, "run_key": run_key, "token": self.token}
             self._store.create(layout.RUN, _json(content))
         except ConflictError as error:
-            known = self._read(layout.RUN)
-            owner, self.token = known.get("run_key"), known.get("token", "")
+            run = self._read(layout.RUN)
+            owner, self.token = run.get("run_key"), run.get("token", "")
             if owner != run_key:
                 raise UserError(
                     f"{self._store.url} holds another run ({owner}): the spec or the data differ; "
@@ -74,12 +74,12 @@ class RunFolder:
 
     def _read(self, key: str) -> dict[str, Any]:
         try:
-            known: dict[str, Any] = json.loads(self._store.get(key))
+            content: dict[str, Any] = json.loads(self._store.get(key))
         except ValueError as error:
             raise StoreError(
                 f"{self._store.url}/{key} is damaged ({error}): remove it, or choose another folder"
             ) from error
-        return known
+        return content
 
     def finish(self, result: dict[str, Any]) -> dict[str, Any]:
         """Write ``result.json``; return it, or that of another trainer who was faster."""
@@ -125,7 +125,7 @@ class RunFolder:
 
     def trials(self, engine: str) -> list[Trial]:
         """Return the trials in the folder that this engine fitted."""
-        found = []
+        trials = []
         for info in self._store.list(layout.TRIALS):
             try:
                 trial = Trial.from_json(json.loads(self._store.get(info.key)))
@@ -133,8 +133,8 @@ class RunFolder:
                 # Of another release, or damaged: the trial runs again and overwrites it.
                 continue
             if trial.engine == engine:
-                found.append(trial)
-        return found
+                trials.append(trial)
+        return trials
 
     def keep(self, trial: Trial) -> None:
         """Write a trial's file."""
@@ -149,8 +149,8 @@ class RunFolder:
     def clock(self) -> tuple[float, int]:
         """Return the seconds that all attempts to search have taken, and their number."""
         try:
-            known = json.loads(self._store.get(layout.CLOCK))
-            return float(known["seconds"]), int(known["starts"])
+            clock = json.loads(self._store.get(layout.CLOCK))
+            return float(clock["seconds"]), int(clock["starts"])
         except (ObjectMissingError, ValueError, TypeError, KeyError):
             # A damaged file counts as missing: the trials' own seconds remain.
             return 0.0, 0

@@ -9,10 +9,10 @@ from functools import partial
 
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.search.callbacks import early_stopping
+from dmls_core.search.candidate import ModelCandidate
 
 # Here, not in a function: Optuna keeps failed imports, and with them the variables of every calling function.
-from dmls_core.search.optimize import Worker, optimize
-from dmls_core.search.strategies.strategies import ModelCandidate
+from dmls_core.search.optimize import SearchWorker, optimize
 from dmls_core.search.study.candidates import TrialRecord
 from dmls_core.search.study.storage import LocalStorage, StudyStorage
 from dmls_core.search.study.study import SearchStudy, remove_studies
@@ -21,12 +21,16 @@ from dmls_core.search.trial import Trial, contiguous_trials
 from dmls_core.search.winners import pick_winner, pick_winners
 from dmls_core.training.prepare import PreparedModel
 from dmls_core.training.progress import Progress
-from dmls_core.training.request import Job
+from dmls_core.training.request import TrainingJob
 from dmls_core.training.run_folder import RunFolder, SearchClock
 
 
 def search_models(
-    job: Job, models: Sequence[PreparedModel], folder: RunFolder, progress: Progress, stop: Callable[[], bool]
+    job: TrainingJob,
+    models: Sequence[PreparedModel],
+    folder: RunFolder,
+    progress: Progress,
+    stop: Callable[[], bool],
 ) -> list[tuple[PreparedModel, SearchOutcome]]:
     """Search until all trials have ended; return the best model and the outcome.
 
@@ -42,7 +46,7 @@ def search_models(
 
 
 def run_worker(
-    job: Job,
+    job: TrainingJob,
     candidates: Sequence[ModelCandidate],
     folder: RunFolder,
     progress: Progress,
@@ -50,10 +54,10 @@ def run_worker(
 ) -> list[Trial]:
     """Run this worker's part of the search (the leader's lasts to the end); return the ended trials."""
     spec, task = job.spec, candidates[0].task
-    worker = Worker(job.request.worker, spec.search.max_workers if job.study else 1)
+    worker = SearchWorker(job.request.worker, spec.search.max_workers if job.study else 1)
 
     def kept() -> list[Trial]:
-        trials = kept_trials(candidates, folder)
+        trials = _kept_trials(candidates, folder)
         return trials if job.study else contiguous_trials(trials)
 
     def keep(trial: Trial, continued: bool) -> None:
@@ -92,7 +96,7 @@ def run_worker(
         return kept() if job.study else study.trials()
 
 
-def kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
+def _kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
     """Return the trials in the run's folder that each model's current engine fitted."""
     engines = {candidate.model: candidate.task.engine.device for candidate in candidates}
     return [
@@ -104,7 +108,7 @@ def kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list
 
 
 @contextmanager
-def _storage(job: Job) -> Iterator[StudyStorage]:
+def _storage(job: TrainingJob) -> Iterator[StudyStorage]:
     if not job.study:
         yield LocalStorage()
         return
@@ -125,17 +129,17 @@ def _must_leave(folder: RunFolder, worker: int, progress: Progress) -> bool:
     except StoreError:
         return False  # without an answer it stays
     if leaves:
-        progress.note("another run waits for a trainer: this one leaves, the others go on")
+        progress.note("leaving the search: another run needs this slot")
     return leaves
 
 
-def study_name(job: Job, folder: RunFolder) -> str:
+def study_name(job: TrainingJob, folder: RunFolder) -> str:
     """Return the name of the run's study: of this run, in this folder, on these engines."""
     engines = "-".join(requested.engine for requested in job.models)
     return f"{job.request.team}.{job.request.name}/{job.key}/{folder.token}/{engines}"
 
 
-def remove_study(job: Job, folder: RunFolder, progress: Progress) -> None:
+def remove_study(job: TrainingJob, folder: RunFolder, progress: Progress) -> None:
     """Remove a finished run's study from the database; its trials are in the run's folder."""
     if not job.study:
         return

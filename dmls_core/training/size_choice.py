@@ -22,11 +22,11 @@ from dmls_core.models.metrics import compute
 MARGIN = 1.0
 """Largest loss, in standard errors of the whole model's score."""
 
-ONE_SIDED = 1.645
+_ONE_SIDED = 1.645
 """Standard errors up to a one-sided 95 % bound."""
 
-RESAMPLES = 100
-RESAMPLED_ROWS = 2_000
+_RESAMPLES = 100
+_RESAMPLED_ROWS = 2_000
 """Maximum rows of a resample; with more rows, errors are scaled by the square root of the share."""
 
 
@@ -77,33 +77,33 @@ def _test(
 ) -> Callable[[NDArray[np.float32]], bool]:
     """Return the test of a size's predictions."""
     truth, weights = sizes.truth, sizes.weights
-    whole = _answers(sizes.predictions[-1, -1], classifier=classifier)
-    drawn = min(len(truth), RESAMPLED_ROWS)
-    picks = np.random.default_rng(seed).integers(0, len(truth), (RESAMPLES, drawn))
+    full = _answers(sizes.predictions[-1, -1], classifier=classifier)
+    drawn = min(len(truth), _RESAMPLED_ROWS)
+    picks = np.random.default_rng(seed).integers(0, len(truth), (_RESAMPLES, drawn))
     scale = float(np.sqrt(drawn / len(truth)))
 
     def scores(found: NDArray[np.float32]) -> NDArray[np.float64]:
         return np.array([compute(metric, truth[pick], found[pick], _picked(weights, pick)) for pick in picks])
 
-    score, resampled = compute(metric, truth, whole, weights), scores(whole)
+    score, resampled = compute(metric, truth, full, weights), scores(full)
     if not np.isfinite(score):
         return lambda _: False
     margin = MARGIN * scale * float(np.nanstd(resampled))
     # Weighted errors have the mean of the weighted rows, and its standard error.
     factor = 1.0 if weights is None else weights / weights.mean()
-    errors = _squared_errors(truth, whole) * factor if classifier else np.zeros(0)
+    errors = _squared_errors(truth, full) * factor if classifier else np.zeros(0)
 
     def loses_nothing(predictions: NDArray[np.float32]) -> bool:
-        found = _answers(predictions, classifier=classifier)
+        answers = _answers(predictions, classifier=classifier)
         if classifier:
-            worse = _squared_errors(truth, found) * factor - errors
-            if np.sqrt(len(truth)) * worse.mean() + ONE_SIDED * worse.std() > MARGIN * errors.std():
+            worse = _squared_errors(truth, answers) * factor - errors
+            if np.sqrt(len(truth)) * worse.mean() + _ONE_SIDED * worse.std() > MARGIN * errors.std():
                 return False
-        loss = sign * (score - compute(metric, truth, found, weights))
+        loss = sign * (score - compute(metric, truth, answers, weights))
         # Most sizes fail here, where the test is cheap. An undefined score is a failure.
         if not loss <= margin:
             return False
-        return bool(loss + ONE_SIDED * scale * np.nanstd(scores(found) - resampled) <= margin)
+        return bool(loss + _ONE_SIDED * scale * np.nanstd(scores(answers) - resampled) <= margin)
 
     return loses_nothing
 

@@ -29,8 +29,8 @@ from sklearn.model_selection import train_test_split
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.training.compact import measure_size
 from dmls_core.training.ensemble import build_ensemble

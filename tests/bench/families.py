@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import optuna
 
 from dmls_core.models.engines import FittedEnsemble, FittedTrees
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.winners import GAIN, SIMILAR, expected_gain
 from tests.bench import scoreboard
 from tests.bench.report import Row, run

@@ -71,7 +71,13 @@ def one(spec: str, data: str) -> Row:
     from dmls_core.models import CATALOGUE, load_spec
     from dmls_core.training.known_hashes import KnownHashes
     from dmls_core.training.prepare import prepare_models
-    from dmls_core.training.request import Job, RequestedModel, TrainRequest, choose_engine, fetch_data
+    from dmls_core.training.request import (
+        RequestedModel,
+        TrainingJob,
+        TrainRequest,
+        choose_engine,
+        fetch_data,
+    )
 
     parsed = load_spec(Path(spec).read_bytes(), file=spec)
     request, out = TrainRequest(spec, (data,), "out"), Path(spec).parent / "out"
@@ -82,7 +88,7 @@ def one(spec: str, data: str) -> Row:
     with _clock("hash", row):
         files = fetch_data(request.data, (), out, KnownHashes.of(request.team))
     with _clock("prepare", row):
-        found = prepare_models(Job(request, parsed, models, "key", files, out, ""))
+        found = prepare_models(TrainingJob(request, parsed, models, "key", files, out, ""))
     row |= {"added MB": _anonymous() - before, "matrix MB": found[0].data.train.nbytes / 2**20 / 0.8}
     matrices = [found[0].data.train, found[0].data.test]
     names = [getattr(matrix, "filename", None) for matrix in matrices]

@@ -32,6 +32,7 @@ from dmls_core.errors import UserError, ValidationIssue
 from dmls_core.intake.schema_inference import infer_file_schema
 from dmls_core.spec import Spec
 from dmls_core.spec.toml_io import toml_text
+from dmls_core.training import background_validation
 from dmls_core.training.request import TrainRequest
 from dmls_core.training.run import train
 from tests.bench.mutations import MUTATIONS, Made, tables
@@ -100,7 +101,7 @@ def few_processes() -> Iterator[None]:
             return worker.call(function, *args, **options)
 
         stack.enter_context(mock.patch.object(sandbox, "run", call))
-        stack.enter_context(mock.patch("dmls_core.training.run.ValidationProcess", InThisProcess))
+        stack.enter_context(mock.patch.object(background_validation, "ValidationProcess", InThisProcess))
         stack.enter_context(mock.patch("dmls_core.data.validation._write_docs"))
         yield
 

@@ -44,7 +44,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     from distributed.security import Security
 
     from dmls_core.models.cluster import Cluster
-    from dmls_core.training.nodes import CONFIGURATION
+    from dmls_core.training.dask_settings import CONFIGURATION
 
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-bench-"))

@@ -25,9 +25,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dmls_core.models import CATALOGUE
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.samplers import make_sampler
-from dmls_core.search.strategies.strategies import make_candidate
+from dmls_core.search.strategies.strategy import load_strategy
 from dmls_core.search.task import SearchTask
 from tests.bench import scoreboard, scoreboard_methods
 from tests.bench.report import Row, run
@@ -50,11 +50,11 @@ def configurations(space: Any, count: int) -> list[dict[str, Any]]:
     """Return random points of the space of a booster's search."""
     import optuna
 
-    from dmls_core.search.strategies.samplers import Distributions
+    from dmls_core.search.study.distributions import Distributions
 
     found = []
     for number in range(count):
-        study = optuna.create_study(sampler=make_sampler("random", 0, number))
+        study = optuna.create_study(sampler=load_strategy("random").sampler(0, number))
         found.append(rounded(study.ask(Distributions(space).of).params))
     return found
 

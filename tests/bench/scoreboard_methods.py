@@ -100,8 +100,8 @@ class Answer:
 
 def dmls(split: Split, families: tuple[str, ...], trials: int = TRIALS, *, mean: bool = False) -> Answer:
     """Search as a spec with these models and spaces does (``mean``: ``ensemble = "auto"``), and serve."""
+    from dmls_core.search.candidate import make_candidate
     from dmls_core.search.optimize import search
-    from dmls_core.search.strategies.strategies import make_candidate
     from dmls_core.search.winners import pick_winners
     from dmls_core.serving.formats.treelite import checkpoint
     from dmls_core.serving.formats.treelite.gtil import predict_float32
@@ -355,14 +355,14 @@ METHODS: dict[str, Callable[[Split], Answer]] = {
 
 IMPORTS = {
     "DMLS": (
-        "dmls_core.search.strategies.strategies",
+        "dmls_core.search.candidate",
         "dmls_core.serving.formats.treelite.gtil",
         "catboost",
         "lightgbm",
         "xgboost",
         "sklearn.ensemble",
     ),
-    "Optuna": ("dmls_core.search.strategies.strategies", "lightgbm", "xgboost", "sklearn.ensemble", "pandas"),
+    "Optuna": ("dmls_core.search.candidate", "lightgbm", "xgboost", "sklearn.ensemble", "pandas"),
     "FLAML": ("flaml.automl.automl",),
     "AutoGluon": ("autogluon.tabular",),
     "": ("lightgbm", "xgboost", "sklearn.ensemble", "pandas"),

@@ -24,8 +24,8 @@ from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.spec import Choice, Range
 from tests.bench.report import Row, run

@@ -27,8 +27,8 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score, tra
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, make_folds
 from tests.bench.report import Row, run
 from tests.bench.scoreboard_methods import plain_space, space_of

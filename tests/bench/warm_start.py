@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import optuna
 
 from dmls_core.models import CATALOGUE
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from tests.bench import scoreboard
 from tests.bench.report import Row, run
 from tests.bench.scoreboard_methods import Split, make_task, space_of

@@ -7,12 +7,13 @@ import signal
 
 import pytest
 
+from dmls_core.devstack.doctor import examine
 from tests.services.platform_home import PlatformHome, eventually
 
 
 def healthy(home: PlatformHome) -> bool:
     # The doctor, which takes seconds of CPU time, is asked only once every service runs.
-    return home.platform.status().up and not any(c.state == "broken" for c in home.platform.doctor())
+    return home.platform.status().up and not any(c.state == "broken" for c in examine(home.platform))
 
 
 def client(home: PlatformHome):

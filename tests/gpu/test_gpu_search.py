@@ -10,11 +10,11 @@ import pytest
 from dmls_core.evaluate import scorer
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.forest.growing import BlockForest, seed_of_block
 from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space
 from dmls_core.search.optimize import search as find
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Choice, Range

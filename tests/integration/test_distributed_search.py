@@ -149,7 +149,7 @@ def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: Postgre
     request.touch()
     _, left_errors = ended(train(iris, "--worker", "1", **shared))
     assert [trial["number"] for trial in trials(iris)] == [0]
-    assert "another run waits for a trainer: this one leaves" in left_errors
+    assert "leaving the search: another run needs this slot" in left_errors
 
     request.unlink()
     leader, helper = (train(iris, "--worker", str(worker), **shared) for worker in range(2))
@@ -163,7 +163,7 @@ def test_two_trainers_share_a_search_of_two_models(iris: Path, postgres: Postgre
     lines = [line for text in texts for line in text.splitlines() if "accuracy 0" in line]
     # Forests that reach a further rung have a second line: "trial 3 went on".
     assert len([line for line in lines if re.match(r"trial \d+  accuracy", line)]) == 14
-    assert "another run waits" not in errors + helper_errors
+    assert "another run needs" not in errors + helper_errors
     assert "worker 1 is done" in helped or result["model"] in helped
     assert postgres.rows("SELECT count(*) FROM studies") == [(0,)]
     written = "".join(path.read_text(errors="replace") for path in (iris / "out").rglob("*.*"))

@@ -26,6 +26,7 @@ from botocore.exceptions import ClientError
 
 from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import Context, load_identity
+from dmls_core.devstack.doctor import examine
 from dmls_core.devstack.platform import Platform
 from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
 from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
@@ -81,7 +82,7 @@ def test_every_service_runs_and_the_doctor_finds_nothing_broken(home: PlatformHo
     state = home.platform.status()
     assert state.up
     assert {service.name for service in state.services} == SERVICES
-    checks = home.platform.doctor()
+    checks = examine(home.platform)
     assert not [check for check in checks if check.state == "broken"]
     assert {"store", "mlflow", "triton", "airflow", "airflow bundle", "runner"} <= {
         c.name for c in checks if c.state == "ok"
@@ -303,7 +304,7 @@ def test_a_service_that_does_not_start_is_named_with_its_log(
     # supervisord starts it again and again, and a start that takes a second looks like a running service.
     wait_until(lambda: services_in(home, "RUNNING") == SERVICES - {"triton"}, 120)
     broken = ("service triton", "broken")
-    wait_until(lambda: broken in {(check.name, check.state) for check in home.platform.doctor()}, 120)
+    wait_until(lambda: broken in {(check.name, check.state) for check in examine(home.platform)}, 120)
 
     monkeypatch.delenv("DMLS_TRITON_SERVER")
     assert home.platform.up().up
@@ -373,7 +374,7 @@ def test_down_ends_strays_and_up_again_with_ports_taken_and_schemas_of_other_rel
     assert schema_version(context(home), "mlflow") == importlib.metadata.version("mlflow")
     assert schema_version(context(home), "airflow") == importlib.metadata.version("apache-airflow-core")
     monkeypatch.setenv("AWS_ENDPOINT_URL", home.state["environment"]["AWS_ENDPOINT_URL"])
-    assert not [check for check in home.platform.doctor() if check.state == "broken"]
+    assert not [check for check in examine(home.platform) if check.state == "broken"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")

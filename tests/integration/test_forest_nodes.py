@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dmls_core.models.cluster import Cluster, ShardedMatrix
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range

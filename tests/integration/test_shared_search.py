@@ -160,7 +160,7 @@ def test_the_study_goes_with_the_result_and_no_late_helper_brings_it_back(
 
 
 def test_workers_prune_by_each_others_trials(start: Start, tmp_path: Path):
-    ended(tmp_path, *(start(worker, 2, 16, pruner="halving", sampler="random") for worker in range(2)))
+    ended(tmp_path, *(start(worker, 2, 16, strategy="halving") for worker in range(2)))
 
     states = Counter(trial["state"] for trial in trials(tmp_path))
     assert states["complete"] >= 1

@@ -197,7 +197,7 @@ def test_restarts_that_fail_are_counted(guarded: Guarded, caplog: pytest.LogCapt
     guarded.refusing, guarded.denied = {3}, True
     guarded.look(1000)
     assert len(guarded.restarts) == RESTARTS
-    assert "cannot be started again (/s3-guard/restart): start it yourself" in caplog.text
+    assert "could not restart the S3 server: restart it manually (/s3-guard/restart)" in caplog.text
 
 
 def test_a_full_disk_and_a_short_refusal_restart_nothing(guarded: Guarded) -> None:

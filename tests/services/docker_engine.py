@@ -250,7 +250,7 @@ def docker_engine() -> Iterator[DockerEngine]:
 @pytest.fixture(scope="session")
 def trainer_image(docker_engine: DockerEngine) -> str:
     """The trainer's image, built the way ``dmls up`` builds it: once, until its sources change."""
-    program = "from dmls_core.cli.platform_commands import prepare_image; prepare_image()"
+    program = "from dmls_core.cli.platform_start import prepare_image; prepare_image()"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=docker_engine.environment,

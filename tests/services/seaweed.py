@@ -112,7 +112,6 @@ class Seaweed:
         )
         self._ports = ports
         self.filer_port = ports[6]
-        self.filer = f"127.0.0.1:{ports[6]}.{ports[7]}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> S3Server:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from optuna.pruners import NopPruner
 
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.objective import Objective
-from dmls_core.search.optimize import Worker, optimize
-from dmls_core.search.strategies.strategies import ModelCandidate, SearchStrategy
+from dmls_core.search.optimize import SearchWorker, optimize
+from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
 from dmls_core.search.study.database import StudyDatabase
 from dmls_core.search.study.study import SearchStudy, remove_studies
 from dmls_core.search.task import Fold, SearchTask, Space
@@ -93,7 +95,7 @@ def forest(n_trials: int) -> ModelCandidate:
     """Return a real forest whose whole space is tried, so that nothing depends on the clock."""
     from dmls_core.evaluate import scorer
     from dmls_core.models.catalogue import load_engine
-    from dmls_core.search.strategies.strategies import make_candidate
+    from dmls_core.search.candidate import make_candidate
     from dmls_core.search.task import make_folds
 
     model = CATALOGUE["random-forest-classifier"]
@@ -137,7 +139,9 @@ def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
     fits.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(open_store(str(out)))
     folder.claim("key")
-    strategy = SearchStrategy(wanted.get("sampler", "tpe"), wanted.get("pruner", "none"))
+    strategy = load_strategy(wanted.get("strategy", "tpe"))
+    if "strategy" not in wanted:
+        strategy.pruner = NopPruner  # type: ignore[method-assign]
     models = wanted.get("models", ["random-forest-classifier"])
     candidates = (
         [forest(wanted["n_trials"])]
@@ -145,7 +149,7 @@ def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
         else [costly(model, strategy, fits, wanted.get("seconds", 0.05)) for model in models]
     )
     database = StudyDatabase(url, heartbeat_interval=1, grace_period=wanted.get("grace", 4))
-    worker = Worker(wanted["worker"], wanted["workers"])
+    worker = SearchWorker(wanted["worker"], wanted["workers"])
     name = wanted.get("name", "key")
     study = SearchStudy(
         database,

@@ -10,6 +10,7 @@ import sys
 import tomllib
 import zipfile
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,27 @@ def test_every_package_says_what_it_is_for():
         or not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     ]
     assert mute == []
+
+
+def imported_modules(file: Path, modules: set[str]) -> set[str]:
+    """Modules of the package that a file imports, also within functions or for annotations only."""
+    imported = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            imported |= {name if name in modules else node.module for name in names}
+    return imported & modules - {module_of(file)}
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    files = {module_of(file): file for file in python_files("dmls_core")}
+    imports = {module: imported_modules(file, set(files)) for module, file in files.items()}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
 
 
 def test_nothing_is_pickled():

@@ -1,7 +1,7 @@
 """Answer Airflow's approval of a model over its REST API.
 
-``dmls deploy`` and the web page repeat the answer until the task has settled: Airflow can lose an answer that
-is given within moments of the request.
+``dmls approve`` and the web page repeat the answer until the task has settled: Airflow can lose an answer
+that is given within moments of the request.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _reason(dag: DagState | None, *, running: bool, blocked: bool) -> str:
         return "the job is paused. Its run starts when you resume the job"
     if running:
         return (
-            "the job's previous run has not finished, or waits for approval (`dmls deploy` approves it). "
+            "the job's previous run has not finished, or waits for approval (`dmls approve` approves it). "
             "The new run starts after it"
         )
     if blocked:

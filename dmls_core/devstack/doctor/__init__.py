@@ -11,15 +11,19 @@ from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.doctor import machine
 from dmls_core.devstack.doctor.machine import Check
 from dmls_core.devstack.doctor.services import check_own_study, check_runner, service_checks
-from dmls_core.devstack.platform import State, is_free
+from dmls_core.devstack.platform import Platform, State, is_free
 from dmls_core.errors import DmlsError
 from dmls_core.settings import load_settings
 
 __all__ = ["Check", "examine"]
 
 
-def examine(state: State, ports: dict[str, int]) -> list[Check]:
-    """Return the results of all checks; the platform of ``state`` may never have been started."""
+def examine(platform: Platform) -> list[Check]:
+    """Return the results of all checks of this machine and its platform, embedded or not.
+
+    The embedded platform may never have been started.
+    """
+    state, ports = platform.status(), platform.ports()
     settings = load_settings()
     embedded = state.settings is not None and settings.airflow_url == state.settings.airflow_url
     checks: list[Callable[[], Iterable[Check]]] = [
@@ -42,7 +46,7 @@ def examine(state: State, ports: dict[str, int]) -> list[Check]:
         *service_checks(settings, embedded=embedded),
     ]
     with ThreadPoolExecutor(len(checks)) as pool:
-        return [check for found in pool.map(_safely, checks) for check in found]
+        return [check for results in pool.map(_safely, checks) for check in results]
 
 
 def _safely(check: Callable[[], Iterable[Check]]) -> list[Check]:
@@ -58,8 +62,8 @@ def _folder(folder: Path) -> list[Check]:
     """Check that other users cannot read the state folder."""
     if not folder.exists():
         return []
-    found = [folder, *(file for file in folder.iterdir() if file.is_file())]
-    open_ones = [path.name for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    paths = [folder, *(file for file in folder.iterdir() if file.is_file())]
+    open_ones = [path.name for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
     if open_ones:
         hint = f"chmod 700 {folder}; chmod 600 its files; credentials in it may be known to others"
         return [Check("state folder", "broken", f"others may read {', '.join(open_ones)}", hint)]

@@ -19,7 +19,7 @@ from dmls_core.devstack.triton import find_genuine
 from dmls_core.errors import PlatformError
 from dmls_core.hardware import find_gpus
 
-OLDEST_PYTHON = (3, 11)
+_OLDEST_PYTHON = (3, 11)
 
 EXTRAS = {
     "airflow": "DMLS in Airflow",
@@ -47,17 +47,17 @@ class Check:
 
 def check_python() -> Check:
     """Check the version of this Python."""
-    found = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] >= OLDEST_PYTHON:
-        return Check("python", "ok", f"{found}, {sys.executable}")
-    return Check("python", "broken", found, "install Python 3.11 or newer")
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
+        return Check("python", "ok", f"{version}, {sys.executable}")
+    return Check("python", "broken", version, "install Python 3.11 or newer")
 
 
 def check_packages(extra: str) -> Check:
     """Check that the packages of one of DMLS's extras are installed in versions that fit."""
-    wanted = [Requirement(text) for text in importlib.metadata.requires("dmls") or ()]
+    requirements = [Requirement(text) for text in importlib.metadata.requires("dmls") or ()]
     lacking, versions = [], {}
-    for requirement in wanted:
+    for requirement in requirements:
         if not (requirement.marker and requirement.marker.evaluate({"extra": extra})):
             continue
         try:
@@ -93,9 +93,9 @@ def check_notifiers() -> Check:
 
 def check_uv(project: Path) -> Check:
     """Check for uv, which creates environments faster than pip."""
-    found = find_uv(project)
-    if found:
-        return Check("uv", "ok", found)
+    uv = find_uv(project)
+    if uv:
+        return Check("uv", "ok", uv)
     return Check(
         "uv", "missing", "not found: pip is used", "pip install uv, or see https://docs.astral.sh/uv"
     )
@@ -103,9 +103,9 @@ def check_uv(project: Path) -> Check:
 
 def check_disk(folder: Path) -> Check:
     """Check the free space on the disk of the state folder, which may not exist yet."""
-    place = next(p for p in (folder, *folder.parents) if p.exists())
-    free = shutil.disk_usage(place).free
-    message = f"{free / GIB:.1f} GiB free at {place}"
+    existing = next(p for p in (folder, *folder.parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    message = f"{free / GIB:.1f} GiB free at {existing}"
     if free < TOO_LITTLE_DISK:
         return Check("disk", "broken", message, "free at least 1 GiB, or set DMLS_HOME to another disk")
     if free < LITTLE_DISK:

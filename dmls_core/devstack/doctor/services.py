@@ -22,7 +22,7 @@ from dmls_core.settings import ENVIRONMENT, SIGNERS, SIGNING_KEY, ProcessSetting
 from dmls_core.store import layout
 from dmls_core.tracking.connection import server_version
 
-RUNNER_SECONDS = 60
+_RUNNER_SECONDS = 60
 
 SECONDS = 15.0
 """Longest wait for a service: while all checks run at once, a small machine is slow."""
@@ -35,12 +35,12 @@ runner = load_runner(airflow_settings())
 print(json.dumps([runner.settings.runner, runner.check()]))
 """
 
-RESTART_HINT = "restart SeaweedFS, unless s3-guard does within a minute: it refuses some writes until then"
+_RESTART_HINT = "restart SeaweedFS, unless s3-guard does within a minute: it refuses some writes until then"
 
-INTAKE = "dmls.intake"
+_INTAKE = "dmls.intake"
 """The DAG that the bundle always has."""
 
-COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+_COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
 def service_checks(settings: Settings, *, embedded: bool = False) -> list[Callable[[], list[Check]]]:
@@ -79,7 +79,7 @@ def _store(settings: Settings) -> list[Check]:
 
     try:
         store = open_store(settings.root)
-        found = sum(1 for _ in store.list(layout.JOBS))
+        count = sum(1 for _ in store.list(layout.JOBS))
     except DmlsError as error:
         hint = "check the AWS_ variables: those of your shell win over the embedded platform's"
         return [Check("store", "broken", f"{settings.root}: {error}", hint)]
@@ -90,8 +90,8 @@ def _store(settings: Settings) -> list[Check]:
         return [Check("store", "broken", message, UNWRITABLE_HINT)]
     if refused := refusals(store):
         message = f"{settings.root}: {len(refused)} of {FOLDERS} folders refuse writes: {refused[0]}"
-        return [Check("store", "broken", message, f"{UNWRITABLE_HINT}. Then {RESTART_HINT}")]
-    checks = [Check("store", "ok", f"{settings.root}, {found} jobs registered")]
+        return [Check("store", "broken", message, f"{UNWRITABLE_HINT}. Then {_RESTART_HINT}")]
+    checks = [Check("store", "ok", f"{settings.root}, {count} jobs registered")]
     faults: dict[str, str] = {}
     try:
         Registry(store).jobs(faults=faults)
@@ -152,17 +152,17 @@ def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
         return [
             Check("airflow", "broken", f"{settings.airflow_url} does not answer", "see logs/airflow-*.log")
         ]
-    states = {name: (json.loads(health).get(name) or {}).get("status") for name in COMPONENTS}
+    states = {name: (json.loads(health).get(name) or {}).get("status") for name in _COMPONENTS}
     ill = [name for name, state in states.items() if state != "healthy"]
     checks = [
         Check("airflow", "broken", f"not healthy: {', '.join(ill)}", "see logs/airflow-*.log")
         if ill
-        else Check("airflow", "ok", f"{', '.join(COMPONENTS)} healthy at {settings.airflow_url}")
+        else Check("airflow", "ok", f"{', '.join(_COMPONENTS)} healthy at {settings.airflow_url}")
     ]
     try:
         rest = AirflowClient(settings.airflow_url, settings.airflow_username, settings.airflow_password)
         checks += [_bundle(rest), *(_pool(rest, name) for name in pools())]
-        return checks if embedded else [*checks, check_study_connection(rest)]
+        return checks if embedded else [*checks, _check_study_connection(rest)]
     except DmlsError as error:
         hint = "check DMLS_AIRFLOW_USERNAME and DMLS_AIRFLOW_PASSWORD"
         return [*checks, Check("airflow login", "broken", str(error), hint)]
@@ -170,13 +170,13 @@ def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
 
 def _bundle(rest: AirflowClient) -> Check:
     """Check that Airflow has the intake DAG, which shows that the bundle's entry and connection work."""
-    dag = rest.get(f"/api/v2/dags/{INTAKE}")
+    dag = rest.get(f"/api/v2/dags/{_INTAKE}")
     if dag is not None and not dag.get("is_stale", False):
-        return Check("airflow bundle", "ok", f"bundle {dag.get('bundle_name')!r} brings {INTAKE}")
+        return Check("airflow bundle", "ok", f"bundle {dag.get('bundle_name')!r} brings {_INTAKE}")
     return Check(
         "airflow bundle",
         "broken",
-        f"Airflow has no DAG {INTAKE}",
+        f"Airflow has no DAG {_INTAKE}",
         f"give [dag_processor] dag_bundle_config_list an entry with classpath {BUNDLE_CLASSPATH}, and check "
         "the connection that it names: the DAG processor's log says what it lacks",
     )
@@ -263,12 +263,12 @@ def check_signing() -> list[Check]:
     return [Check(name, "missing", message, f"set {SIGNING_KEY} and {SIGNERS} for Airflow")]
 
 
-STUDY_CHECK = f"connection {STUDY_CONNECTION}"
-CONNECT_SECONDS = 5
-POSTGRES_PORT = 5432
+_STUDY_CHECK = f"connection {STUDY_CONNECTION}"
+_CONNECT_SECONDS = 5
+_POSTGRES_PORT = 5432
 """PostgreSQL's default, for connections without a port."""
 
-ADD_CONNECTION = (
+_ADD_CONNECTION = (
     f"airflow connections add {STUDY_CONNECTION} --conn-type postgres --conn-host HOST --conn-port 5432 "
     "--conn-login USER --conn-password PASSWORD --conn-schema DATABASE"
 )
@@ -283,17 +283,22 @@ def check_own_study(context: Context) -> Check:
     password = context.secret(f"{STUDY}_db_password")
     try:
         with psycopg.connect(
-            host=host, port=port, user=STUDY, password=password, dbname=STUDY, connect_timeout=CONNECT_SECONDS
+            host=host,
+            port=port,
+            user=STUDY,
+            password=password,
+            dbname=STUDY,
+            connect_timeout=_CONNECT_SECONDS,
         ) as connection:
             row = connection.execute("SELECT has_schema_privilege('public', 'CREATE')").fetchone()
     except psycopg.Error as error:
         reason = (str(error).strip().splitlines() or [""])[0]
         hint = "`dmls up` makes it; see logs/postgres.log"
-        return Check(STUDY_CHECK, "broken", f"{where} refuses {STUDY}: {reason}", hint)
+        return Check(_STUDY_CHECK, "broken", f"{where} refuses {STUDY}: {reason}", hint)
     if row != (True,):
         hint = f"GRANT CREATE ON SCHEMA public TO {STUDY}"
-        return Check(STUDY_CHECK, "broken", f"{where}: {STUDY} may create no tables", hint)
-    return Check(STUDY_CHECK, "ok", f"{where}: trainers may share a search")
+        return Check(_STUDY_CHECK, "broken", f"{where}: {STUDY} may create no tables", hint)
+    return Check(_STUDY_CHECK, "ok", f"{where}: trainers may share a search")
 
 
 def check_runner(context: Context) -> Check:
@@ -303,7 +308,7 @@ def check_runner(context: Context) -> Check:
     command = [sys.executable, "-P", "-c", _CHECK_RUNNER]
     try:
         done = subprocess.run(
-            command, check=True, env=environment, capture_output=True, text=True, timeout=RUNNER_SECONDS
+            command, check=True, env=environment, capture_output=True, text=True, timeout=_RUNNER_SECONDS
         )
         name, lacking = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
@@ -315,40 +320,40 @@ def check_runner(context: Context) -> Check:
     return Check("runner", "ok", f"{name} can start trainers")
 
 
-def check_study_connection(rest: AirflowClient) -> Check:
+def _check_study_connection(rest: AirflowClient) -> Check:
     """Check that Airflow has the connection to the database, and that its address accepts connections."""
-    found: dict[str, Any] | None = rest.get(f"/api/v2/connections/{STUDY_CONNECTION}")
-    if found is None:
+    connection: dict[str, Any] | None = rest.get(f"/api/v2/connections/{STUDY_CONNECTION}")
+    if connection is None:
         return Check(
-            STUDY_CHECK,
+            _STUDY_CHECK,
             "missing",
             "Airflow shows none (it does not show those from variables or secrets backends): specs with "
             "[search] workers above 1 are refused",
-            ADD_CONNECTION,
+            _ADD_CONNECTION,
         )
-    if found.get("conn_type") != "postgres":
+    if connection.get("conn_type") != "postgres":
         return Check(
-            STUDY_CHECK,
+            _STUDY_CHECK,
             "broken",
-            f"it is of type {found.get('conn_type')!r}",
-            f"use type postgres: {ADD_CONNECTION}",
+            f"it is of type {connection.get('conn_type')!r}",
+            f"use type postgres: {_ADD_CONNECTION}",
         )
-    host, port = str(found.get("host") or ""), int(found.get("port") or POSTGRES_PORT)
+    host, port = str(connection.get("host") or ""), int(connection.get("port") or _POSTGRES_PORT)
     if not host or host.startswith("/"):
         message = "it names a folder of sockets" if host else "it names no host"
         return Check(
-            STUDY_CHECK,
+            _STUDY_CHECK,
             "missing",
             f"{message}: trainers in containers cannot reach that",
             "set its host to an address",
         )
     try:
-        socket.create_connection((host, port), CONNECT_SECONDS).close()
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
     except OSError as error:
         return Check(
-            STUDY_CHECK,
+            _STUDY_CHECK,
             "broken",
             f"nothing answers at {host}:{port} from here: {error}",
             "check its host and port, and that trainers reach them: in a container, localhost is itself",
         )
-    return Check(STUDY_CHECK, "ok", f"{host}:{port} answers")
+    return Check(_STUDY_CHECK, "ok", f"{host}:{port} answers")

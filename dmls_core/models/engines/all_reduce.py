@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Library = Literal["xgboost", "lightgbm"]
 
-CONNECT_MINUTES = 5
+_CONNECT_MINUTES = 5
 """Minutes that LightGBM waits for connections of the other nodes."""
 
 _T = TypeVar("_T")
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 def all_reduce(cluster: Cluster, library: Library) -> Iterator[Sequence[Member | DaskFuture]]:
     """Yield a member for each worker, as an argument of the functions to call there."""
     if library == "lightgbm":
-        yield cluster.kept("lightgbm", connect_sockets)
+        yield cluster.kept("lightgbm", _connect_sockets)
         return
     from xgboost.tracker import RabitTracker
 
@@ -101,7 +101,7 @@ class SocketMember(Member):
         self._calls.put(None)
 
 
-def connect_sockets(cluster: Cluster) -> list[DaskFuture]:
+def _connect_sockets(cluster: Cluster) -> list[DaskFuture]:
     """Connect LightGBM on all workers; return the ``SocketMember`` of each, which stays there."""
     workers = range(len(cluster.workers))
     ports = cluster.results([cluster.submit(worker, free_port) for worker in workers])
@@ -143,7 +143,7 @@ def _connect(machines: Sequence[str], number: int) -> None:
     port = int(machines[number].rpartition(":")[2])
     with _without_output():
         code = library._LIB.LGBM_NetworkInit(  # noqa: SLF001 - LightGBM offers no other
-            ",".join(machines).encode(), port, CONNECT_MINUTES, len(machines)
+            ",".join(machines).encode(), port, _CONNECT_MINUTES, len(machines)
         )
     if code:
         error = library._LIB.LGBM_GetLastError().decode()  # noqa: SLF001

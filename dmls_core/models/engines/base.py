@@ -7,6 +7,7 @@ within methods, so that the catalogue can be read without these libraries.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ Forest = Any
 TREELITE = "treelite"
 """The export format that Triton's FIL backend serves: a Treelite checkpoint."""
 
-PARALLEL_CELLS = 20_000
+_PARALLEL_CELLS = 20_000
 """A fit on fewer cells (rows times columns) than this is faster on one thread."""
 
 
@@ -237,34 +238,34 @@ class Engine(ABC):
 
         Values with the same effect become one value.
         """
-        found: dict[str, Scalar] = {}
+        settings: dict[str, Scalar] = {}
         for name, definition in model.hyperparameters.items():
             argument = cls.arguments.get(name, SAME)
             if not argument.unsupported:
                 value = params.get(name, definition.default)
-                found[name] = argument.aliases.get(str(value), value)
-        return found
+                settings[name] = argument.aliases.get(str(value), value)
+        return settings
 
     @classmethod
     def library_arguments(cls, settings: Mapping[str, Scalar]) -> dict[str, Scalar | None]:
         """Return the output of ``effective`` by the library's names and values."""
-        found: dict[str, Scalar | None] = {}
+        arguments: dict[str, Scalar | None] = {}
         for name, value in settings.items():
             argument = cls.arguments.get(name, SAME)
             translated: Scalar | None = value
             if isinstance(value, str):
                 translated = argument.values.get(value, None if value == NONE else value)
-            found[argument.name or name] = translated
-        return found
+            arguments[argument.name or name] = translated
+        return arguments
 
     @classmethod
     def recorded(
         cls, settings: Mapping[str, Scalar], library: Mapping[str, Scalar | None]
     ) -> dict[str, Scalar | None]:
         """Join the output of ``effective`` with the library's other parameters, by the library's names."""
-        known = {*cls.library_arguments(settings), *settings}
+        names = {*cls.library_arguments(settings), *settings}
         merged: dict[str, Scalar | None] = {k: None if v == NONE else v for k, v in settings.items()}
-        return merged | {k: v for k, v in library.items() if k not in known}
+        return merged | {k: v for k, v in library.items() if k not in names}
 
 
 class ForestEngine(Engine):
@@ -393,29 +394,36 @@ def by_name(*definitions: HyperparameterDefinition) -> dict[str, HyperparameterD
 
 
 def useful_threads(features: Array, threads: int) -> int:
-    """Return the number of threads for a fit on ``features``: 1 below ``PARALLEL_CELLS``."""
-    return threads if features.size >= PARALLEL_CELLS else 1
+    """Return the number of threads for a fit on ``features``: 1 below ``_PARALLEL_CELLS``."""
+    return threads if features.size >= _PARALLEL_CELLS else 1
+
+
+_PLACE = re.compile(r"^\S+\.cpp:\d+: ")
+"""The place in its source code at the beginning of a message of CatBoost."""
 
 
 def refusal(model: ModelDefinition, error: Exception) -> Exception:
     """Return the exception to raise if a library fails to fit: ``MemoryError`` or ``DataError``."""
     if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
         return MemoryError(str(error))
-    message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    lines = _PLACE.sub("", str(error)).strip().splitlines()
+    message = lines[0] if lines else type(error).__name__
     return DataError(ValidationIssue(f"{model.name} cannot be fitted: {message}"))
 
 
-def spread_columns(found: FloatArray, codes: NDArray[Any], n_classes: int, absent: float = 0.0) -> FloatArray:
+def spread_columns(
+    columns: FloatArray, codes: NDArray[Any], n_classes: int, absent: float = 0.0
+) -> FloatArray:
     """Add columns of ``absent`` for the classes that the training rows of a fold lack.
 
     ``codes`` holds the class code of each column; the result has ``n_classes`` columns.
     """
     import numpy as np
 
-    if found.shape[1] == n_classes:
-        return found
-    full = np.full((len(found), n_classes), absent, dtype=found.dtype)
-    full[:, codes] = found
+    if columns.shape[1] == n_classes:
+        return columns
+    full = np.full((len(columns), n_classes), absent, dtype=columns.dtype)
+    full[:, codes] = columns
     return full
 
 

@@ -6,29 +6,16 @@ its own statistics of categories are not trees, so no checkpoint could hold them
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.models.engines import portfolios
-from dmls_core.models.engines.base import (
-    Argument,
-    Array,
-    Binned,
-    BoostingEngine,
-    Growing,
-    by_name,
-    refusal,
-    shares,
-    spread_columns,
-    useful_threads,
-)
+from dmls_core.models.engines.base import Argument, Array, Binned, Growing, shares, spread_columns
+from dmls_core.models.engines.booster import CLASS_WEIGHT, Booster, Fit, boosted_models, share
 from dmls_core.models.engines.ensemble import FittedBooster
-from dmls_core.models.engines.learning_rate import AUTO, learning_rate
-from dmls_core.models.engines.lightgbm import row_weights
 from dmls_core.models.engines.oblivious_trees import ABSENT, as_treelite
-from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
+from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar
 
 if TYPE_CHECKING:
     import catboost
@@ -38,69 +25,37 @@ if TYPE_CHECKING:
 
     from dmls_core.models.engines.base import FloatArray
 
-_SHARED = (
-    HyperparameterDefinition("n_estimators", "int", 1_000, "Boosting rounds.", low=1, high=100_000),
-    learning_rate(0.03),
+_HYPERPARAMETERS = (
     HyperparameterDefinition("depth", "int", 6, "Depth of every tree.", low=1, high=16),
     HyperparameterDefinition("l2_leaf_reg", "float", 3.0, "L2 penalty on leaves.", low=0.0, high=1e9),
     HyperparameterDefinition(
         "random_strength", "float", 1.0, "Noise in the scores of splits.", low=0.0, high=1e9
     ),
-    HyperparameterDefinition(
-        "subsample", "float", 0.8, "Share of the rows in each sample.", low=0.0, high=1.0, low_open=True
-    ),
-    HyperparameterDefinition(
-        "colsample_bylevel",
-        "float",
-        1.0,
-        "Share of the columns that each level chooses from.",
-        low=0.0,
-        high=1.0,
-        low_open=True,
-    ),
+    share("subsample", "Share of the rows in each sample.", 0.8),
+    share("colsample_bylevel", "Share of the columns that each level chooses from."),
     HyperparameterDefinition(
         "max_bin", "int", 254, "Bins that each column is sorted into.", low=2, high=65_535
     ),
 )
 
-_CLASSIFIER = (
-    HyperparameterDefinition(
-        "class_weight", "choice", "none", "Weights of the classes.", choices=("none", "balanced")
-    ),
+MODELS = boosted_models(
+    "catboost",
+    "CatBoost's boosted oblivious trees",
+    _HYPERPARAMETERS,
+    CLASS_WEIGHT,
+    rounds=1_000,
+    rate=0.03,
+    search={
+        "depth": {"min": 4, "max": 8},
+        "l2_leaf_reg": {"min": 1.0, "max": 10.0, "log": True},
+        "random_strength": {"min": 0.0, "max": 2.0},
+        "subsample": {"min": 0.5, "max": 1.0},
+        "colsample_bylevel": {"min": 0.5, "max": 1.0},
+    },
+    portfolio=portfolios.CATBOOST,
 )
 
-
-def _boosted(task: Task, description: str) -> ModelDefinition:
-    own = (*_SHARED, *_CLASSIFIER) if task == "classification" else _SHARED
-    return ModelDefinition(
-        name="catboost-classifier" if task == "classification" else "catboost-regressor",
-        task=task,
-        family="catboost",
-        description=description,
-        hyperparameters=by_name(*own),
-        missing_values=True,
-        search={
-            "n_estimators": {"min": 50, "max": 500},
-            "learning_rate": {"value": AUTO},
-            "depth": {"min": 4, "max": 8},
-            "l2_leaf_reg": {"min": 1.0, "max": 10.0, "log": True},
-            "random_strength": {"min": 0.0, "max": 2.0},
-            "subsample": {"min": 0.5, "max": 1.0},
-            "colsample_bylevel": {"min": 0.5, "max": 1.0},
-        },
-        portfolio=portfolios.CATBOOST,
-    )
-
-
-MODELS = (
-    _boosted("classification", "CatBoost's boosted oblivious trees for classes."),
-    _boosted("regression", "CatBoost's boosted oblivious trees for numbers."),
-)
-
-_PLACE = re.compile(r"^\S+\.cpp:\d+: ")
-"""The place in CatBoost's source code at the beginning of its messages."""
-
-MOST_HISTOGRAMS = 256
+_MOST_HISTOGRAMS = 256
 """Leaves whose histograms CatBoost keeps: 20,000 x 1,000 cells took 1.1 GB at depth 8, 0.1 GB at depth 10."""
 
 
@@ -125,25 +80,25 @@ class FittedCatBoost(FittedBooster):
         """Predict; see ``FittedBooster.answers``."""
         import numpy as np
 
-        found: FloatArray = np.asarray(
+        margin: FloatArray = np.asarray(
             self.booster.predict(features, prediction_type="RawFormulaVal", thread_count=self._threads)
         )
         if self._n_classes > 2:
-            found = spread_columns(found, self.booster.classes_, self._n_classes, ABSENT)
-        return found if margins else self.from_margins(found)
+            margin = spread_columns(margin, self.booster.classes_, self._n_classes, ABSENT)
+        return margin if margins else self.from_margins(margin)
 
     def importances(self) -> FloatArray:
         """Return how much each feature changes the predictions, as shares."""
         import numpy as np
 
-        found = self.booster.get_feature_importance(type="PredictionValuesChange")
-        return shares(np.asarray(found, np.float64))
+        changes = self.booster.get_feature_importance(type="PredictionValuesChange")
+        return shares(np.asarray(changes, np.float64))
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
         said = self.booster.get_all_params()
-        own = {name: value for name, value in said.items() if isinstance(value, bool | int | float | str)}
-        return CatBoostEngine.recorded(self._settings, own)
+        library = {name: value for name, value in said.items() if isinstance(value, bool | int | float | str)}
+        return CatBoostEngine.recorded(self._settings, library)
 
     def can_stop_earlier(self) -> bool:
         """Return true: a round does not change those before."""
@@ -161,7 +116,7 @@ class FittedCatBoost(FittedBooster):
         return as_treelite(self.booster, self._n_classes)
 
 
-class CatBoostEngine(BoostingEngine):
+class CatBoostEngine(Booster):
     """Fit oblivious trees with CatBoost."""
 
     name = "catboost"
@@ -174,114 +129,71 @@ class CatBoostEngine(BoostingEngine):
         "colsample_bylevel": Argument(name="rsm"),
         "max_bin": Argument(name="border_count"),
     }
-    native_categories = True  # the codes of LightGBM and XGBoost, with whose models its own are averaged
-    sample_weights = True
+    # Its ``native_categories`` are the codes of LightGBM and XGBoost, with whose models its own are averaged.
     target_scale = (1e-30, 1e30)  # on 300 rows the r2 was the same from 1e-30 to 1e35
 
     @classmethod
     def fit_bytes(cls, rows: int, columns: int, params: Mapping[str, Scalar], *, stored: bool = False) -> int:  # noqa: ARG003
         """Estimate the rows, their bins, the gradients of about three classes, and the leaves' histograms."""
         leaf = 16 * columns * int(params.get("max_bin", 254))
-        leaves = min(1 << int(params.get("depth", 6)), MOST_HISTOGRAMS)
+        leaves = min(1 << int(params.get("depth", 6)), _MOST_HISTOGRAMS)
         return 8 * rows * columns + 200 * rows + leaf * leaves
 
-    def fit(
-        self,
-        model: ModelDefinition,
-        params: Mapping[str, Scalar],
-        features: Array,
-        target: NDArray[Any],
-        *,
-        n_classes: int,
-        seed: int,
-        threads: int,
-        weights: NDArray[np.float64] | None = None,
-    ) -> FittedCatBoost:
-        """Fit one model; see ``Engine.fit``."""
-        threads = useful_threads(features, threads)
-        settings = self.effective(model, params)
-        booster = _booster(settings, n_classes, seed, threads)
-        data = _rows(features, target, weights, balanced=settings.get("class_weight") == "balanced")
-        _fit(model, booster, data)
-        return FittedCatBoost(model, settings, booster, n_classes, threads)
+    @classmethod
+    def error_class(cls) -> type[Exception]:
+        """Return CatBoost's exception."""
+        import catboost
 
-    def binning(self, model: ModelDefinition, params: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
-        """Return the number of bins and the weights' kind; see ``BoostingEngine.binning``."""
-        settings = self.effective(model, params)
-        return settings["max_bin"], settings.get("class_weight", "none")
+        error: type[Exception] = catboost.CatBoostError
+        return error
 
-    def bin(
-        self,
-        model: ModelDefinition,
-        params: Mapping[str, Scalar],
-        features: Array,
-        target: NDArray[Any],
-        scored: Array,
-        *,
-        n_classes: int,
-        seed: int,
-        threads: int,
-        weights: NDArray[np.float64] | None = None,
+    def train(
+        self, fit: Fit, features: Array, target: NDArray[Any], weights: FloatArray | None
+    ) -> catboost.CatBoost:
+        """Return a fitted model; see ``Booster.train``."""
+        import catboost
+
+        return _unfitted(fit, fit.settings).fit(catboost.Pool(features, target, weight=weights))
+
+    def bin_rows(
+        self, fit: Fit, features: Array, target: NDArray[Any], weights: FloatArray | None, scored: Array
     ) -> Binned:
-        """Bin rows for many models; see ``BoostingEngine.bin``."""
-        bins, weighing = self.binning(model, params)
-        data = _rows(features, target, weights, balanced=weighing == "balanced")
-        data.quantize(border_count=bins)
-        return BinnedCatBoost(model, data, scored, n_classes, seed, useful_threads(features, threads))
+        """Bin rows for many models; see ``Booster.bin_rows``."""
+        import catboost
+
+        data = catboost.Pool(features, target, weight=weights)
+        data.quantize(border_count=fit.settings["max_bin"])
+        return BinnedCatBoost(fit, data, scored)
+
+    def wrap(self, fit: Fit, booster: catboost.CatBoost, features: Array) -> FittedCatBoost:  # noqa: ARG002
+        """Return a model as a ``Fitted``; see ``Booster.wrap``."""
+        return FittedCatBoost(fit.model, fit.settings, booster, fit.n_classes, fit.threads)
 
 
-def _rows(
-    features: NDArray[np.float32],
-    target: NDArray[Any],
-    weights: NDArray[np.float64] | None,
-    *,
-    balanced: bool,
-) -> catboost.Pool:
-    import catboost
-
-    return catboost.Pool(features, target, weight=row_weights(target, weights, balanced=balanced))
-
-
-def _booster(settings: Mapping[str, Scalar], n_classes: int, seed: int, threads: int) -> catboost.CatBoost:
+def _unfitted(fit: Fit, settings: Mapping[str, Scalar]) -> catboost.CatBoost:
+    """Return a model without trees for a fit with other ``settings``."""
     import catboost
 
     options = CatBoostEngine.library_arguments(settings)
     options.pop("class_weight", None)  # the weights of the rows contain it
-    loss = "RMSE" if not n_classes else "Logloss" if n_classes == 2 else "MultiClass"
-    options |= {"loss_function": loss, "random_seed": seed, "thread_count": threads}
+    loss = "RMSE" if not fit.n_classes else "Logloss" if fit.n_classes == 2 else "MultiClass"
+    options |= {"loss_function": loss, "random_seed": fit.seed, "thread_count": fit.threads}
     # By default, models of several classes sample rows by a method without `subsample`.
     options |= {"bootstrap_type": "MVS", "boosting_type": "Plain", "grow_policy": "SymmetricTree"}
     return catboost.CatBoost(options | {"allow_writing_files": False, "logging_level": "Silent"})
 
 
-def _fit(
-    model: ModelDefinition,
-    booster: catboost.CatBoost,
-    data: catboost.Pool,
-    earlier: Any = None,  # noqa: ANN401
-) -> None:
-    import catboost
-
-    try:
-        booster.fit(data, init_model=earlier)
-    except (ValueError, catboost.CatBoostError) as error:
-        raise refusal(model, ValueError(_PLACE.sub("", str(error)))) from error
-
-
 @dataclass(frozen=True, slots=True)
 class BinnedCatBoost(Binned):
-    """Rows in CatBoost's bins, and what all models of them share; see ``Binned``."""
+    """Rows in CatBoost's bins; see ``Binned``."""
 
-    model: ModelDefinition
+    fit: Fit
     data: catboost.Pool
     scored: NDArray[np.float32]
-    n_classes: int
-    seed: int
-    threads: int
 
     def start(self, params: Mapping[str, Scalar]) -> GrowingCatBoost:
         """Return a model without trees; see ``Binned.start``."""
-        return GrowingCatBoost(self, CatBoostEngine.effective(self.model, params))
+        return GrowingCatBoost(self, CatBoostEngine.effective(self.fit.model, params))
 
 
 class GrowingCatBoost(Growing):
@@ -294,11 +206,10 @@ class GrowingCatBoost(Growing):
 
     def grow(self, rounds: int) -> FloatArray:
         """Grow and predict; see ``Growing.grow``."""
-        own, grown = self._binned, self._booster.tree_count_ if self._booster else 0
+        fit, grown = self._binned.fit, self._booster.tree_count_ if self._booster else 0
         if rounds > grown:
-            more = {**self._settings, "n_estimators": rounds - grown}
-            booster = _booster(more, own.n_classes, own.seed, own.threads)
-            _fit(own.model, booster, own.data, self._booster)
-            self._booster = booster
-        fitted = FittedCatBoost(own.model, self._settings, self._booster, own.n_classes, own.threads)
-        return fitted.predict(own.scored)
+            more = _unfitted(fit, {**self._settings, "n_estimators": rounds - grown})
+            with CatBoostEngine.refusing(fit.model):
+                self._booster = more.fit(self._binned.data, init_model=self._booster)
+        fitted = FittedCatBoost(fit.model, self._settings, self._booster, fit.n_classes, fit.threads)
+        return fitted.predict(self._binned.scored)

@@ -69,7 +69,7 @@ class CudaEngine(Engine):
 Kind = Literal["float32", "float64", "str"]
 """The type of a column."""
 
-FAILURES = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
+_FAILURES = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
 """Exceptions of cuDF if it cannot read a file; the last two also if the GPU's memory is full."""
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class CudfReader(Reader):
             found = {str(position): _clean(frame[str(position)], kind) for position, kind in kinds.items()}
             kept = {name: column for name, column in found.items() if column is not None}
             return cudf.DataFrame(kept).to_arrow(preserve_index=False)
-        except FAILURES as error:
+        except _FAILURES as error:
             log.info("cuDF cannot read %s: %s", path.name, error)
             return None
 
@@ -122,7 +122,7 @@ class CudfReader(Reader):
             frame = cudf.read_parquet(str(path), columns=list(kinds))
             typed = {name: frame[name].astype(kind) for name, kind in kinds.items() if kind != "str"}
             return frame.assign(**typed)[list(kinds)].to_arrow(preserve_index=False)
-        except FAILURES as error:
+        except _FAILURES as error:
             log.info("cuDF cannot read %s: %s", path.name, error)
             return None
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 BINS = 128
 """Bins per column: cuML's default, fixed here so that no release changes it."""
 
-STREAMS = 8
+_STREAMS = 8
 """Trees that grow at once. Their number changes no tree: each draws from the seed and its own number."""
 
 NOT_RECORDED = frozenset({"verbose", "output_type", "handle", "n_streams", "max_batch_size"})
 """Parameters of cuML that do not change the model."""
 
 
-OUT_OF_BAG = "_compute_oob_score"
+_OUT_OF_BAG = "_compute_oob_score"
 """The method by which cuML's forests score themselves. Its last argument says which rows each tree has drawn;
 no public method or attribute does."""
 
@@ -46,7 +46,7 @@ def recording(kind: type[Any]) -> type[Any]:
     def keep(self: Any, *arguments: Any) -> None:  # noqa: ANN401 - cuML is not typed
         self.drawn = arguments[-1]
 
-    return type(kind.__name__, (kind,), {OUT_OF_BAG: keep})
+    return type(kind.__name__, (kind,), {_OUT_OF_BAG: keep})
 
 
 class FittedCumlForest(FittedTrees):
@@ -74,8 +74,8 @@ class FittedCumlForest(FittedTrees):
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
-        own = {k: v for k, v in self._forest.get_params().items() if k not in NOT_RECORDED}
-        return CumlForestEngine.recorded(self._settings, own)
+        library = {k: v for k, v in self._forest.get_params().items() if k not in NOT_RECORDED}
+        return CumlForestEngine.recorded(self._settings, library)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""
@@ -109,7 +109,7 @@ class CumlForestEngine(CudaEngine, ForestEngine):
         """Return whether cuML computes out-of-bag scores, as it does since 25.12."""
         from cuml.ensemble import RandomForestClassifier
 
-        return hasattr(RandomForestClassifier, OUT_OF_BAG)
+        return hasattr(RandomForestClassifier, _OUT_OF_BAG)
 
     def fit_block(self, *arguments: Any, **options: Any) -> tuple[Fitted, Array | None]:  # noqa: ANN401
         """Fit one forest, and return its draws; see ``ForestEngine.fit_block``."""
@@ -140,7 +140,7 @@ class CumlForestEngine(CudaEngine, ForestEngine):
             **self.library_arguments(settings),
             oob_score=record,
             n_bins=min(BINS, len(features)),
-            n_streams=STREAMS,
+            n_streams=_STREAMS,
             random_state=seed,
             output_type="cupy",
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import treelite
 
-DOUBLE = "float64"
+_DOUBLE = "float64"
 
 _TREE = (
     *("num_nodes", "has_categorical_split", "node_type", "cleft", "cright", "split_index", "default_left"),
@@ -31,7 +31,7 @@ def as_double(model: treelite.Model) -> treelite.Model:
     """
     import numpy as np
 
-    if model.input_type == DOUBLE:
+    if model.input_type == _DOUBLE:
         return model
     found = _empty(model)
     # A field that is set has the memory of the array, which Treelite's Python package never releases. Arrays
@@ -58,8 +58,8 @@ def _empty(model: treelite.Model) -> treelite.Model:
     targets = int(header.get_field("num_target")[0])
     classes = [int(number) for number in header.get_field("num_class")]
     builder: Any = tl.ModelBuilder(
-        threshold_type=DOUBLE,
-        leaf_output_type=DOUBLE,
+        threshold_type=_DOUBLE,
+        leaf_output_type=_DOUBLE,
         metadata=tl.Metadata(
             num_feature=model.num_feature,
             task_type="kRegressor",
@@ -80,5 +80,5 @@ def _empty(model: treelite.Model) -> treelite.Model:
         builder.leaf(0.0)
         builder.end_node()
         builder.end_tree()
-    found: treelite.Model = builder.commit()
-    return found
+    empty: treelite.Model = builder.commit()
+    return empty

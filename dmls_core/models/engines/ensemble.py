@@ -61,17 +61,17 @@ class FittedBooster(FittedTrees):
         if margins.ndim == 1:
             return boosted_predictions(self.model, 1 / (1 + np.exp(-margins)))
         powers = np.exp(margins - margins.max(axis=1, keepdims=True))
-        found: FloatArray = powers / powers.sum(axis=1, keepdims=True)
-        return found
+        probabilities: FloatArray = powers / powers.sum(axis=1, keepdims=True)
+        return probabilities
 
 
-def boosted_predictions(model: ModelDefinition, found: FloatArray) -> FloatArray:
+def boosted_predictions(model: ModelDefinition, predictions: FloatArray) -> FloatArray:
     """Return a booster's predictions as ``Fitted.predict`` does: of two classes, it predicts the second."""
     import numpy as np
 
-    if model.task == "classification" and found.ndim == 1:
-        return np.stack([1 - found, found], axis=1)
-    return found
+    if model.task == "classification" and predictions.ndim == 1:
+        return np.stack([1 - predictions, predictions], axis=1)
+    return predictions
 
 
 class FittedEnsemble(Fitted):
@@ -88,22 +88,22 @@ class FittedEnsemble(Fitted):
         """Predict; see ``Fitted.predict``."""
         import numpy as np
 
-        found = np.sum(
+        margins = np.sum(
             [
                 weight * member.margins(features).astype(np.float64)
                 for member, weight in zip(self.members, self.weights, strict=True)
             ],
             axis=0,
         )
-        return self.members[0].from_margins(found)
+        return self.members[0].from_margins(margins)
 
     def importances(self) -> FloatArray:
         """Return the weighted mean of the members' importances."""
         import numpy as np
 
         each = np.array([member.importances() for member in self.members])
-        found: FloatArray = np.average(each, axis=0, weights=self.weights)
-        return found
+        importances: FloatArray = np.average(each, axis=0, weights=self.weights)
+        return importances
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter of the first member."""
@@ -111,10 +111,10 @@ class FittedEnsemble(Fitted):
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees of all members as one Treelite model."""
-        return combine([member.to_treelite() for member in self.members], self.weights)
+        return _combine([member.to_treelite() for member in self.members], self.weights)
 
 
-def combine(models: Sequence[treelite.Model], weights: Sequence[float]) -> treelite.Model:
+def _combine(models: Sequence[treelite.Model], weights: Sequence[float]) -> treelite.Model:
     """Return one Treelite model whose margin is the mean of the models', weighted by ``weights``.
 
     Leaves are scaled. A model that averages its trees counts all of them equally, so the leaves of a member

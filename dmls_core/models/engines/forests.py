@@ -199,13 +199,13 @@ class FittedForest(FittedTrees):
 
     def importances(self) -> FloatArray:
         """Return the mean decrease of impurity per feature, summing to 1."""
-        found: FloatArray = self.forest.feature_importances_
-        return found
+        importances: FloatArray = self.forest.feature_importances_
+        return importances
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
-        own = {k: v for k, v in self.forest.get_params(deep=False).items() if k not in NOT_RECORDED}
-        return SklearnForestEngine.recorded(self.settings, own)
+        library = {k: v for k, v in self.forest.get_params(deep=False).items() if k not in NOT_RECORDED}
+        return SklearnForestEngine.recorded(self.settings, library)
 
     def to_treelite(self) -> treelite.Model:
         """Return the trees as a Treelite model."""

@@ -49,8 +49,8 @@ def sample_to_bin(matrix: StoredMatrix) -> NDArray[np.float32]:
     rows, most = np.arange(len(matrix), dtype=np.int32), rows_to_bin(matrix.shape[1])
     if len(rows) > most:
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
-    found: NDArray[np.float32] = matrix[rows]
-    return found
+    sample: NDArray[np.float32] = matrix[rows]
+    return sample
 
 
 def dataset(

@@ -66,8 +66,8 @@ def _described(booster: catboost.CatBoost) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.json"
         booster.save_model(str(file), format="json")
-        found: dict[str, Any] = json.loads(file.read_text())
-    return found
+        description: dict[str, Any] = json.loads(file.read_text())
+    return description
 
 
 def _add_nodes(builder: Any, splits: list[tuple[int, float]], leaves: FloatArray) -> None:  # noqa: ANN401

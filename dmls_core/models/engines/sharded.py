@@ -46,10 +46,12 @@ def fit_sharded(rows: Rows, arguments: FitArguments) -> Any:  # noqa: ANN401 - t
 
     def attempt() -> Any:  # noqa: ANN401 - the library's
         shards = send_rows(rows)
-        samples = send_samples(rows[0], arguments)
+        samples = _send_samples(rows[0], arguments)
         with all_reduce(cluster, arguments.library) as members:
             parts = zip(shards, samples, members, strict=True)
-            calls = [cluster.submit(worker, fit_shard, arguments, *part) for worker, part in enumerate(parts)]
+            calls = [
+                cluster.submit(worker, _fit_shard, arguments, *part) for worker, part in enumerate(parts)
+            ]
             return cluster.results(calls)[0]
 
     return cluster.retried(attempt)
@@ -74,10 +76,10 @@ class ShardedBins(Binned):
             self._parts = []
             shards = send_rows(self._rows)
             scored = send_rows((self._scored, None, None))
-            samples = send_samples(self._rows[0], self.arguments)
+            samples = _send_samples(self._rows[0], self.arguments)
             with all_reduce(self.cluster, self.arguments.library) as members:
                 self._parts = [
-                    self.cluster.submit(worker, bin_shard, self.arguments, *part)
+                    self.cluster.submit(worker, _bin_shard, self.arguments, *part)
                     for worker, part in enumerate(zip(shards, scored, samples, members, strict=True))
                 ]
                 self.cluster.wait(self._parts)
@@ -113,15 +115,15 @@ class GrowingShards(Growing):
                 self._bins = bins
             with all_reduce(cluster, self._binned.arguments.library) as members:
                 calls = [
-                    cluster.submit(worker, grow_shard, booster, rounds, member)
+                    cluster.submit(worker, _grow_shard, booster, rounds, member)
                     for worker, (booster, member) in enumerate(zip(self._boosters, members, strict=True))
                 ]
                 return cluster.results(calls)
 
         parts = np.concatenate(cluster.retried(attempt))
-        found: FloatArray = np.empty_like(parts)
-        found[self._binned.positions] = parts
-        return found
+        predictions: FloatArray = np.empty_like(parts)
+        predictions[self._binned.positions] = parts
+        return predictions
 
 
 def send_rows(
@@ -148,19 +150,19 @@ def send_rows(
         parts = matrix.dealt(count, seed)
     dtype, weighted = None if target is None else target.dtype.str, weights is not None
     shards = [
-        cluster.submit(worker, make_shard, size, columns, dtype, weighted)
+        cluster.submit(worker, _make_shard, size, columns, dtype, weighted)
         for worker, size in enumerate(sizes.tolist())
     ]
     for worker, first, positions, block in parts:
         own = [None if values is None else values[positions] for values in (target, weights)]
         # One part at a time: neither process holds more than that beside its rows.
         cluster.wait(
-            [cluster.submit(worker, fill_shard, shards[worker], first, *cluster.send(worker, [block, *own]))]
+            [cluster.submit(worker, _fill_shard, shards[worker], first, *cluster.send(worker, [block, *own]))]
         )
     return shards
 
 
-def send_samples(matrix: ShardedMatrix, arguments: FitArguments) -> list[Future | None]:
+def _send_samples(matrix: ShardedMatrix, arguments: FitArguments) -> list[Future | None]:
     """Copy the rows by which LightGBM finds the bins to each worker; XGBoost's all-reduce finds its own."""
     cluster = matrix.cluster
     count = len(cluster.workers)
@@ -179,7 +181,7 @@ class Shard:
     weights: NDArray[np.float64] | None
 
 
-def make_shard(rows: int, columns: int, target: str | None, weighted: bool) -> Shard:
+def _make_shard(rows: int, columns: int, target: str | None, weighted: bool) -> Shard:
     """Return memory for rows, with targets of a NumPy type and weights if there are any."""
     return Shard(
         np.empty((rows, columns), np.float32),
@@ -188,7 +190,7 @@ def make_shard(rows: int, columns: int, target: str | None, weighted: bool) -> S
     )
 
 
-def fill_shard(
+def _fill_shard(
     shard: Shard,
     first: int,
     features: NDArray[np.float32],
@@ -204,13 +206,13 @@ def fill_shard(
         shard.weights[own] = weights
 
 
-def fit_shard(arguments: FitArguments, shard: Shard, sample: FloatArray | None, member: Member) -> Any:  # noqa: ANN401
+def _fit_shard(arguments: FitArguments, shard: Shard, sample: FloatArray | None, member: Member) -> Any:  # noqa: ANN401
     """Fit a booster together with the other workers; return it."""
     engine, rows, named = _engine_arguments(arguments, shard, sample, member)
     return member.call(lambda: engine.fit(*rows, **named)).booster
 
 
-def bin_shard(
+def _bin_shard(
     arguments: FitArguments, shard: Shard, scored: Shard, sample: FloatArray | None, member: Member
 ) -> Binned:
     """Bin rows in the same bins as the other workers."""
@@ -251,6 +253,6 @@ class GrowingShard(Growing):
         return self._growing.grow(rounds)
 
 
-def grow_shard(growing: Growing, rounds: int, member: Member) -> FloatArray:
+def _grow_shard(growing: Growing, rounds: int, member: Member) -> FloatArray:
     """Grow the booster together with the other workers; predict this worker's rows."""
     return member.call(lambda: growing.grow(rounds))

@@ -31,7 +31,13 @@ def fit_forest(
         counts = trees_of_shards(trees, len(shards))
         calls = [
             cluster.submit(
-                number, fit_trees, model, {**params, TREES: count}, shard, n_classes, shard_seed(seed, number)
+                number,
+                _fit_trees,
+                model,
+                {**params, TREES: count},
+                shard,
+                n_classes,
+                shard_seed(seed, number),
             )
             for number, (shard, count) in enumerate(zip(shards, counts, strict=True))
             if count
@@ -41,7 +47,7 @@ def fit_forest(
     return join_forests(cluster.retried(attempt), seed=seed)
 
 
-def fit_trees(model: str, params: Mapping[str, Scalar], shard: Shard, n_classes: int, seed: int) -> Forest:
+def _fit_trees(model: str, params: Mapping[str, Scalar], shard: Shard, n_classes: int, seed: int) -> Forest:
     """Fit a forest on one shard, on its worker."""
     from distributed import get_worker
 

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dmls_core.models.cluster import ShardedMatrix
 from dmls_core.models.engines import portfolios
-from dmls_core.models.engines.base import (
-    Argument,
-    Array,
-    Binned,
-    BoostingEngine,
-    Device,
-    Growing,
-    by_name,
-    refusal,
-    shares,
-    useful_threads,
-)
+from dmls_core.models.engines.base import Argument, Array, Binned, Device, Growing, shares
+from dmls_core.models.engines.booster import Booster, Fit, boosted_models, share
 from dmls_core.models.engines.cuda import CudaEngine
 from dmls_core.models.engines.ensemble import FittedBooster, boosted_predictions
-from dmls_core.models.engines.learning_rate import AUTO, learning_rate
-from dmls_core.models.engines.sharded import FitArguments, ShardedBins, fit_sharded
 from dmls_core.models.engines.xgboost_matrices import (
     binned,
     feature_types,
@@ -32,7 +21,7 @@ from dmls_core.models.engines.xgboost_matrices import (
     plain,
     total_bins,
 )
-from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar, Task
+from dmls_core.spec.definitions import HyperparameterDefinition, ModelDefinition, Scalar
 from dmls_core.stored_matrix import StoredMatrix
 
 if TYPE_CHECKING:
@@ -42,13 +31,7 @@ if TYPE_CHECKING:
     from dmls_core.models.engines.base import FloatArray
 
 
-def _share(name: str, description: str) -> HyperparameterDefinition:
-    return HyperparameterDefinition(name, "float", 1.0, description, low=0.0, high=1.0, low_open=True)
-
-
-_SHARED = (
-    HyperparameterDefinition("n_estimators", "int", 100, "Boosting rounds.", low=1, high=100_000),
-    learning_rate(0.3),
+_HYPERPARAMETERS = (
     HyperparameterDefinition(
         "max_depth",
         "int",
@@ -81,10 +64,10 @@ _SHARED = (
     HyperparameterDefinition(
         "max_delta_step", "float", 0.0, "Largest step of a leaf; 0 sets no limit.", low=0.0, high=1e9
     ),
-    _share("subsample", "Share of the rows that each tree is grown on."),
-    _share("colsample_bytree", "Share of the columns that each tree chooses from."),
-    _share("colsample_bylevel", "Share of the columns that each level chooses from."),
-    _share("colsample_bynode", "Share of the columns that each split chooses from."),
+    share("subsample", "Share of the rows that each tree is grown on."),
+    share("colsample_bytree", "Share of the columns that each tree chooses from."),
+    share("colsample_bylevel", "Share of the columns that each level chooses from."),
+    share("colsample_bynode", "Share of the columns that each split chooses from."),
     HyperparameterDefinition("reg_alpha", "float", 0.0, "L1 penalty on leaves.", low=0.0, high=1e9),
     HyperparameterDefinition("reg_lambda", "float", 1.0, "L2 penalty on leaves.", low=0.0, high=1e9),
     HyperparameterDefinition(
@@ -92,7 +75,10 @@ _SHARED = (
     ),
 )
 
-_CLASSIFIER = (
+MODELS = boosted_models(
+    "xgboost",
+    "XGBoost's boosted trees",
+    _HYPERPARAMETERS,
     HyperparameterDefinition(
         "scale_pos_weight",
         "float",
@@ -102,34 +88,16 @@ _CLASSIFIER = (
         high=1e9,
         low_open=True,
     ),
-)
-
-
-def _boosted(task: Task, description: str) -> ModelDefinition:
-    own = (*_SHARED, *_CLASSIFIER) if task == "classification" else _SHARED
-    return ModelDefinition(
-        name="xgboost-classifier" if task == "classification" else "xgboost-regressor",
-        task=task,
-        family="xgboost",
-        description=description,
-        hyperparameters=by_name(*own),
-        missing_values=True,
-        search={
-            "n_estimators": {"min": 50, "max": 500},
-            "learning_rate": {"value": AUTO},
-            "max_depth": {"min": 3, "max": 10},
-            "min_child_weight": {"min": 0.5, "max": 20.0, "log": True},
-            "subsample": {"min": 0.5, "max": 1.0},
-            "colsample_bytree": {"min": 0.5, "max": 1.0},
-            "reg_lambda": {"min": 0.01, "max": 10.0, "log": True},
-        },
-        portfolio=portfolios.XGBOOST,
-    )
-
-
-MODELS = (
-    _boosted("classification", "XGBoost's boosted trees for classes."),
-    _boosted("regression", "XGBoost's boosted trees for numbers."),
+    rounds=100,
+    rate=0.3,
+    search={
+        "max_depth": {"min": 3, "max": 10},
+        "min_child_weight": {"min": 0.5, "max": 20.0, "log": True},
+        "subsample": {"min": 0.5, "max": 1.0},
+        "colsample_bytree": {"min": 0.5, "max": 1.0},
+        "reg_lambda": {"min": 0.01, "max": 10.0, "log": True},
+    },
+    portfolio=portfolios.XGBOOST,
 )
 
 
@@ -160,8 +128,8 @@ class FittedXGBoost(FittedBooster):
 
     def answers(self, features: Array, *, margins: bool) -> FloatArray:
         """Predict; see ``FittedBooster.answers``."""
-        kind = "margin" if margins else "value"
-        return self._engine.fetch(self.booster.inplace_predict(features, predict_type=kind))
+        predict_type = "margin" if margins else "value"
+        return self._engine.fetch(self.booster.inplace_predict(features, predict_type=predict_type))
 
     def importances(self) -> FloatArray:
         """Return the total gain per feature as shares."""
@@ -176,7 +144,7 @@ class FittedXGBoost(FittedBooster):
         """Return every effective parameter."""
         learner = json.loads(self.booster.save_config())["learner"]
         booster = learner["gradient_booster"]
-        own: dict[str, str] = {
+        library: dict[str, str] = {
             **learner["generic_param"],
             **learner["learner_train_param"],
             **booster["gbtree_train_param"],
@@ -184,7 +152,8 @@ class FittedXGBoost(FittedBooster):
             "base_score": learner["learner_model_param"]["base_score"],
         }
         return self._engine.recorded(
-            self._settings, {name: text for name, text in own.items() if name not in ALIASES and text != ""}
+            self._settings,
+            {name: text for name, text in library.items() if name not in ALIASES and text != ""},
         )
 
     def can_stop_earlier(self) -> bool:
@@ -203,7 +172,7 @@ class FittedXGBoost(FittedBooster):
         return treelite.frontend.from_xgboost(self.booster)
 
 
-class XGBoostEngine(BoostingEngine):
+class XGBoostEngine(Booster):
     """Fit boosted trees with XGBoost's native interface, without the checks of its scikit-learn wrapper."""
 
     name = "xgboost"
@@ -215,13 +184,12 @@ class XGBoostEngine(BoostingEngine):
         "max_depth": Argument(values={"none": 0}),
         "max_leaves": Argument(values={"none": 0}),
     }
-    native_categories: ClassVar[bool] = True
-    sample_weights: ClassVar[bool] = True
     # On 200 rows XGBoost lost half of its r2 at 1e-4, and all of it at 1e-5 and at 1e20: it makes no split
     # that gains less than 1e-6, and sums squares in 32 bits.
     target_scale = (1e-3, 1e17)
     external_memory: ClassVar[bool] = True
     distributed: ClassVar[bool] = True
+    library = "xgboost"
     xgboost_device: ClassVar[str] = "cpu"  # XGBoost's name of the device
 
     @classmethod
@@ -229,55 +197,35 @@ class XGBoostEngine(BoostingEngine):
         """Estimate sketches, bins and histograms; see ``Engine.fit_bytes``."""
         return fit_bytes(rows, columns, params, HISTOGRAM_BYTES, stored=stored)
 
-    def fit(
-        self,
-        model: ModelDefinition,
-        params: Mapping[str, Scalar],
-        features: Array,
-        target: Array,
-        *,
-        n_classes: int,
-        seed: int,
-        threads: int,
-        weights: Array | None = None,
-    ) -> FittedXGBoost:
-        """Fit one booster; see ``Engine.fit``."""
+    @classmethod
+    def error_class(cls) -> type[Exception]:
+        """Return XGBoost's exception."""
+        from xgboost.core import XGBoostError
+
+        return XGBoostError
+
+    def train(self, fit: Fit, features: Array, target: Array, weights: Array | None) -> xgboost.Booster:
+        """Return a fitted booster; see ``Booster.train``."""
         import xgboost
 
-        settings = self.effective(model, params)
-        if isinstance(features, ShardedMatrix):
-            arguments = FitArguments("xgboost", model.name, dict(params), self.categories, n_classes, seed)
-            booster = fit_sharded((features, target, weights), arguments)
-            booster.set_param({"nthread": threads})
-            return FittedXGBoost(model, self, settings, booster, features.shape[1])
-        threads, stored = useful_threads(features, threads), isinstance(features, StoredMatrix)
-        bins = total_bins(features, self.categories, settings["max_bin"])
-        options, rounds = self._options(settings, bins, n_classes, seed, threads, stored=stored)
-        kinds = feature_types(features, self.categories)
-        try:
-            matrix = binned(features, target, weights, nthread=threads, max_bin=options["max_bin"], **kinds)
-            booster = xgboost.train(options, matrix, num_boost_round=rounds)
-        except (ValueError, xgboost.core.XGBoostError) as error:
-            raise refusal(model, error) from error
-        return FittedXGBoost(model, self, settings, booster, features.shape[1])
+        stored = isinstance(features, StoredMatrix)
+        bins = total_bins(features, self.categories, fit.settings["max_bin"])
+        options = self.options(fit, fit.settings, bins, stored=stored)
+        types = feature_types(features, self.categories)
+        matrix = binned(features, target, weights, nthread=fit.threads, max_bin=options["max_bin"], **types)
+        return xgboost.train(options, matrix, num_boost_round=int(fit.settings["n_estimators"]))
 
-    def _options(
-        self,
-        settings: Mapping[str, Scalar],
-        bins: int,
-        n_classes: int,
-        seed: int,
-        threads: int,
-        *,
-        stored: bool,
-    ) -> tuple[dict[str, Any], int]:
-        """Return XGBoost's parameters, and the number of rounds."""
+    def options(self, fit: Fit, settings: Mapping[str, Scalar], bins: int, *, stored: bool) -> dict[str, Any]:
+        """Return XGBoost's parameters for a fit with other ``settings``, but for the number of rounds.
+
+        ``bins`` are those of all columns; ``stored``: the rows are in a file.
+        """
         options: dict[str, Any] = self.library_arguments(settings)
-        rounds: int = options.pop("n_estimators")
-        options |= {"device": self.xgboost_device, "seed": seed, "nthread": threads, "verbosity": 0}
-        if n_classes:
-            options["objective"] = "binary:logistic" if n_classes == 2 else "multi:softprob"
-            options |= {"num_class": n_classes} if n_classes > 2 else {}
+        del options["n_estimators"]
+        options |= {"device": self.xgboost_device, "seed": fit.seed, "nthread": fit.threads, "verbosity": 0}
+        if fit.n_classes:
+            options["objective"] = "binary:logistic" if fit.n_classes == 2 else "multi:softprob"
+            options |= {"num_class": fit.n_classes} if fit.n_classes > 2 else {}
         else:
             options["objective"] = "reg:squarederror"
         options["max_cached_hist_node"] = cached = max(1, HISTOGRAM_BYTES // (16 * bins))
@@ -288,78 +236,51 @@ class XGBoostEngine(BoostingEngine):
             # 10 and 1,000 columns. Without a limit of leaves, the other policy grows the same trees. On disk,
             # it would read all rows for each node.
             options["grow_policy"] = "lossguide"
-        return options, rounds
+        return options
 
-    def binning(self, model: ModelDefinition, params: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
-        """Return the number of bins; see ``BoostingEngine.binning``."""
-        return (self.effective(model, params)["max_bin"],)
-
-    def bin(
-        self,
-        model: ModelDefinition,
-        params: Mapping[str, Scalar],
-        features: Array,
-        target: Array,
-        scored: Array,
-        *,
-        n_classes: int,
-        seed: int,
-        threads: int,
-        weights: Array | None = None,
+    def bin_rows(
+        self, fit: Fit, features: Array, target: Array, weights: Array | None, scored: Array
     ) -> Binned:
-        """Bin rows for many boosters; see ``BoostingEngine.bin``."""
-        import xgboost
+        """Bin rows for many boosters; see ``Booster.bin_rows``."""
+        stored, max_bin = isinstance(features, StoredMatrix), fit.settings["max_bin"]
+        bins = total_bins(features, self.categories, max_bin)
+        types = feature_types(features, self.categories)
+        matrix = binned(features, target, weights, nthread=fit.threads, max_bin=max_bin, **types)
+        if has_new_levels(scored, features, self.categories):
+            # Bins would confuse a level beyond those of the fold with the fold's last one.
+            rows = plain(scored, nthread=fit.threads, **types)
+        else:
+            # Binned likewise: one byte per cell, instead of eight in XGBoost's plain matrix.
+            rows = binned(scored, None, nthread=fit.threads, max_bin=max_bin, ref=matrix, **types)
+        return BinnedXGBoost(self, fit, matrix, rows, bins, stored)
 
+    def wrap(self, fit: Fit, booster: xgboost.Booster, features: Array) -> FittedXGBoost:
+        """Return a booster as a ``Fitted``; see ``Booster.wrap``."""
         if isinstance(features, ShardedMatrix):
-            arguments = FitArguments("xgboost", model.name, dict(params), self.categories, n_classes, seed)
-            return ShardedBins((features, target, weights), scored, arguments)
-        threads, stored = useful_threads(features, threads), isinstance(features, StoredMatrix)
-        total = total_bins(features, self.categories, self.effective(model, params)["max_bin"])
-
-        def options(params: Mapping[str, Scalar]) -> dict[str, Any]:
-            settings = self.effective(model, params)
-            return self._options(settings, total, n_classes, seed, threads, stored=stored)[0]
-
-        (bins,) = self.binning(model, params)
-        kinds = feature_types(features, self.categories)
-        beyond = has_new_levels(scored, features, self.categories)
-        try:
-            matrix = binned(features, target, weights, nthread=threads, max_bin=bins, **kinds)
-            if beyond:
-                # Bins would confuse a level beyond those of the fold with the fold's last one.
-                rows = plain(scored, nthread=threads, **kinds)
-            else:
-                # Binned likewise: one byte per cell, instead of eight in XGBoost's plain matrix.
-                rows = binned(scored, None, nthread=threads, max_bin=bins, ref=matrix, **kinds)
-        except (ValueError, xgboost.core.XGBoostError) as error:
-            raise refusal(model, error) from error
-        return BinnedXGBoost(model, matrix, rows, options)
+            booster.set_param({"nthread": fit.threads})  # it has those of a node
+        return FittedXGBoost(fit.model, self, fit.settings, booster, features.shape[1])
 
 
+@dataclass(frozen=True, slots=True)
 class BinnedXGBoost(Binned):
-    """Rows in XGBoost's bins; see ``Binned``."""
+    """Rows in XGBoost's bins; see ``Binned``, and ``XGBoostEngine.options`` for ``bins`` and ``stored``."""
 
-    def __init__(
-        self,
-        model: ModelDefinition,
-        matrix: xgboost.DMatrix,
-        scored: xgboost.DMatrix,
-        options: Callable[[Mapping[str, Scalar]], dict[str, Any]],
-    ) -> None:
-        self.model = model
-        self.matrix = matrix
-        self.scored = scored
-        self._options = options
+    engine: XGBoostEngine
+    fit: Fit
+    matrix: xgboost.DMatrix
+    scored: xgboost.DMatrix
+    bins: int
+    stored: bool
 
     def start(self, params: Mapping[str, Scalar]) -> GrowingXGBoost:
         """Return a booster without trees; see ``Binned.start``."""
         import xgboost
 
-        try:
+        settings = self.engine.effective(self.fit.model, params)
+        options = self.engine.options(self.fit, settings, self.bins, stored=self.stored)
+        with self.engine.refusing(self.fit.model):
             # Cached matrices keep their predictions: a round adds only those of its own trees.
-            booster = xgboost.Booster(self._options(params), cache=[self.matrix, self.scored])
-        except (ValueError, xgboost.core.XGBoostError) as error:
-            raise refusal(self.model, error) from error
+            booster = xgboost.Booster(options, cache=[self.matrix, self.scored])
         return GrowingXGBoost(self, booster)
 
 
@@ -373,16 +294,13 @@ class GrowingXGBoost(Growing):
 
     def grow(self, rounds: int) -> FloatArray:
         """Grow and predict; see ``Growing.grow``."""
-        import xgboost
-
-        try:
+        model = self._binned.fit.model
+        with self._binned.engine.refusing(model):
             for number in range(self._rounds, rounds):
                 self._booster.update(self._binned.matrix, number)
-            found: FloatArray = self._booster.predict(self._binned.scored)
-        except (ValueError, xgboost.core.XGBoostError) as error:
-            raise refusal(self._binned.model, error) from error
+            predictions: FloatArray = self._booster.predict(self._binned.scored)
         self._rounds = rounds
-        return boosted_predictions(self._binned.model, found)
+        return boosted_predictions(model, predictions)
 
 
 class CudaXGBoostEngine(CudaEngine, XGBoostEngine):

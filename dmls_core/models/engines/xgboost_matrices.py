@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import xgboost
 
 
-FEWEST_SAMPLED = 20_000
+_FEWEST_SAMPLED = 20_000
 """Rows of a table on disk, at least, by which the bins are found."""
 
-BUFFERS = 16 << 20
+_BUFFERS = 16 << 20
 """What XGBoost and its threads hold in any case."""
 
 
-def sketch_bytes(rows: int, max_bin: int) -> int:
+def _sketch_bytes(rows: int, max_bin: int) -> int:
     """Return the memory of the sketch by which XGBoost finds the bins of one column of numbers.
 
     The sketch has a queue and a summary for each doubling of the rows that it has seen: of a wide table, all
@@ -35,7 +35,7 @@ def sketch_bytes(rows: int, max_bin: int) -> int:
 
 def rows_to_bin(columns: int) -> int:
     """Return the number of rows on disk by which the bins are found."""
-    return max(FEWEST_SAMPLED, BLOCK_BYTES // (4 * columns))
+    return max(_FEWEST_SAMPLED, BLOCK_BYTES // (4 * columns))
 
 
 def fit_bytes(rows: int, columns: int, params: Mapping[str, Scalar], histograms: int, *, stored: bool) -> int:
@@ -51,9 +51,9 @@ def fit_bytes(rows: int, columns: int, params: Mapping[str, Scalar], histograms:
     widest = nodes * (level + 2)
     if stored:
         sampled = min(rows, rows_to_bin(columns))
-        return max(columns * (sketch_bytes(sampled, bins) + 6 * sampled), 2 * BLOCK_BYTES + widest)
+        return max(columns * (_sketch_bytes(sampled, bins) + 6 * sampled), 2 * BLOCK_BYTES + widest)
     kept = min(widest, histograms + 4 * nodes)
-    return BUFFERS + 2 * rows * columns + max(columns * sketch_bytes(rows, bins), kept)
+    return _BUFFERS + 2 * rows * columns + max(columns * _sketch_bytes(rows, bins), kept)
 
 
 def _category_levels(features: Array, categories: Sequence[int]) -> list[int]:
@@ -67,8 +67,8 @@ def _category_levels(features: Array, categories: Sequence[int]) -> list[int]:
     levels = np.array([int(features[:, position].max()) + 1 for position in categories])
     if len(levels) and collective.is_distributed():
         levels = collective.allreduce(levels, collective.Op.MAX)
-    found: list[int] = levels.tolist()
-    return found
+    counts: list[int] = levels.tolist()
+    return counts
 
 
 def total_bins(features: Array, categories: Sequence[int], max_bin: Scalar) -> int:
@@ -109,7 +109,7 @@ def binned(
         )
     if "ref" not in options:
         options["ref"] = _sampled(features, weights, feature_types, **options)
-    return xgboost.ExtMemQuantileDMatrix(stored_rows(features, target, weights, feature_types), **options)
+    return xgboost.ExtMemQuantileDMatrix(_stored_rows(features, target, weights, feature_types), **options)
 
 
 def _sampled(
@@ -145,13 +145,13 @@ def plain(
     import xgboost
 
     if isinstance(features, StoredMatrix):
-        features, feature_types = stored_rows(features, None, None, feature_types), None
+        features, feature_types = _stored_rows(features, None, None, feature_types), None
     return xgboost.DMatrix(
         features, feature_types=feature_types, nthread=nthread, enable_categorical=enable_categorical
     )
 
 
-def stored_rows(
+def _stored_rows(
     matrix: StoredMatrix, target: Array | None, weights: Array | None, feature_types: list[str] | None
 ) -> xgboost.DataIter:
     """Return an iterator by which XGBoost reads a matrix block by block; its cache is beside the matrix."""

@@ -26,18 +26,18 @@ cost most."""
 RUNGS = 3
 """Number of rungs before the first fold's booster grows to the end."""
 
-RUNG_GROWTH = 2.0
+_RUNG_GROWTH = 2.0
 """Each has this many times the rounds of the one before. Two rungs take a tenth to a fifth fewer rounds in
 all than one rung at 6 and 0.7; the third takes 8 % off the CPU time. Rungs as early as 3 and 0.7 halved the
 rounds, and lost 0.009 of the cross-validated r2 of LightGBM on diabetes."""
 
-EARLY = 3
+_EARLY = 3
 """The first rung is at a third of all rounds at the latest."""
 
 PATIENCE = 0.4
 """A booster stops once this share of its rounds has not improved the score ..."""
 
-MIN_PATIENCE = 2.0
+_MIN_PATIENCE = 2.0
 """... and at least this, as learning rate times rounds."""
 
 
@@ -46,13 +46,13 @@ def scored_rounds(model: ModelDefinition, space: Space) -> tuple[int, ...]:
 
     All values of a choice are scored; of a range at most ``SCORED_ROUNDS``, evenly spread on a log scale.
     """
-    wanted = space.searched.get(ROUNDS)
-    if wanted is None:
+    rounds_space = space.searched.get(ROUNDS)
+    if rounds_space is None:
         return (int(space.fixed.get(ROUNDS, model.hyperparameters[ROUNDS].default)),)
-    if isinstance(wanted, Choice):
-        return tuple(sorted(int(value) for value in wanted.values))
-    low, step = int(wanted.min), int(wanted.step or 1)
-    count = wanted.size or 1
+    if isinstance(rounds_space, Choice):
+        return tuple(sorted(int(value) for value in rounds_space.values))
+    low, step = int(rounds_space.min), int(rounds_space.step or 1)
+    count = rounds_space.size or 1
     last = low + step * (count - 1)
     if count <= SCORED_ROUNDS:
         return tuple(range(low, last + 1, step))
@@ -64,13 +64,13 @@ def scored_rounds(model: ModelDefinition, space: Space) -> tuple[int, ...]:
 def rung_rounds(learning_rate: float, last: int) -> tuple[int, ...]:
     """Return the rounds of the first rungs of a booster that grows to ``last`` rounds."""
     wanted = RUNG_ROUNDS * math.exp(-RATE_EXPONENT * math.log(learning_rate))
-    first = max(1, round(min(wanted, last / EARLY)))
-    return tuple(min(last, round(first * RUNG_GROWTH**rung)) for rung in range(RUNGS))
+    first = max(1, round(min(wanted, last / _EARLY)))
+    return tuple(min(last, round(first * _RUNG_GROWTH**rung)) for rung in range(RUNGS))
 
 
 def has_plateaued(rounds: int, best: int, learning_rate: float) -> bool:
     """Return whether a booster with its best score at ``best`` rounds stops at ``rounds``."""
-    return rounds - best >= max(PATIENCE * rounds, MIN_PATIENCE / learning_rate)
+    return rounds - best >= max(PATIENCE * rounds, _MIN_PATIENCE / learning_rate)
 
 
 TIE_BREAK = 1e-6
@@ -95,7 +95,7 @@ def loss_share(
     return loss / (1.0 + loss)
 
 
-class Curve:
+class LearningCurve:
     """The scores of each fold's booster at the rounds where it was scored."""
 
     def __init__(self, read: Sequence[int], task: SearchTask) -> None:

@@ -15,7 +15,7 @@ from dmls_core.models.engines import Binned, BoostingEngine, Growing
 from dmls_core.search.boosting.learning_curve import (
     ROUNDS,
     RUNGS,
-    Curve,
+    LearningCurve,
     has_plateaued,
     loss_share,
     rung_rounds,
@@ -91,7 +91,7 @@ class BoostingObjective(Objective):
         super().__init__(task, space)
         # A booster of less than one round would have the score of another model.
         self._speedup = min(speedup, scored_rounds(task.model, space)[0])
-        searched = {name: wanted for name, wanted in space.searched.items() if name != ROUNDS}
+        searched = {name: values for name, values in space.searched.items() if name != ROUNDS}
         self.suggested = Space(searched, space.fixed)
         self._binned = BinnedFolds(task)
 
@@ -107,7 +107,7 @@ class BoostingObjective(Objective):
         started = time.monotonic()
         task, space = self.task, self.space
         read = scored_rounds(task.model, space)
-        curve = Curve(read, task)
+        curve = LearningCurve(read, task)
         intermediate_values: list[float] = []
         steps = RUNGS + len(task.folds)
         engine = task.engine.device
@@ -141,8 +141,8 @@ class BoostingObjective(Objective):
     def refit_params(self, best: Trial) -> dict[str, Scalar]:
         """Return those of a model with the last rate if the rate is automatic and the rounds are a range."""
         params = super().refit_params(best)
-        wanted = self.space.searched.get(ROUNDS)
-        if self._speedup == 1 or not isinstance(wanted, Range):
+        rounds_space = self.space.searched.get(ROUNDS)
+        if self._speedup == 1 or not isinstance(rounds_space, Range):
             return params
         if self.task.engine.effective(self.task.model, params).get("boosting_type") == "dart":
             return params  # it drops trees in each round: more and slower ones are another model
@@ -150,13 +150,17 @@ class BoostingObjective(Objective):
         last = Shrinkage.of(len(self.task.truth), self.task.n_classes, self.task.model.family).last
         read = scored_rounds(self.task.model, self.space)
         other = min(max(int(rounds * rate / last), read[0]), read[-1])
-        other -= (other - rounds) % int(wanted.step or 1)
+        other -= (other - rounds) % int(rounds_space.step or 1)
         if other == rounds or (other < rounds and rate >= last):
             return params
         return {**params, ROUNDS: other, LEARNING_RATE: round(rate * rounds / other, 6)}
 
     def _steps(
-        self, settings: dict[str, Scalar], read: tuple[int, ...], curve: Curve, stop: Callable[[], bool]
+        self,
+        settings: dict[str, Scalar],
+        read: tuple[int, ...],
+        curve: LearningCurve,
+        stop: Callable[[], bool],
     ) -> Iterator[None]:
         """Grow and score step by step; ``curve`` collects the scores."""
         task = self.task
@@ -191,7 +195,7 @@ class BoostingObjective(Objective):
         return float(self.task.engine.effective(self.task.model, settings)[LEARNING_RATE])
 
     def _score(
-        self, fold: int, growing: Growing, rounds: int, curve: Curve, stop: Callable[[], bool]
+        self, fold: int, growing: Growing, rounds: int, curve: LearningCurve, stop: Callable[[], bool]
     ) -> None:
         if stop():
             raise _StoppedError

@@ -51,10 +51,10 @@ def resolve(space: Space, rows: int, n_classes: int, family: str) -> tuple[Space
     shrinkage = Shrinkage.of(rows, n_classes, family)
     if space.fixed.get(LEARNING_RATE) == AUTO:
         return Space(space.searched, {**space.fixed, LEARNING_RATE: shrinkage.rate}), shrinkage.speedup
-    wanted = space.searched.get(LEARNING_RATE)
-    if not isinstance(wanted, Choice) or AUTO not in wanted.values:
+    rate_space = space.searched.get(LEARNING_RATE)
+    if not isinstance(rate_space, Choice) or AUTO not in rate_space.values:
         return space, 1
-    rates = dict.fromkeys(shrinkage.rate if value == AUTO else value for value in wanted.values)
-    found = Space.of({LEARNING_RATE: Choice(values=tuple(rates))})
+    rates = dict.fromkeys(shrinkage.rate if value == AUTO else value for value in rate_space.values)
+    resolved = Space.of({LEARNING_RATE: Choice(values=tuple(rates))})
     others = {name: one for name, one in space.searched.items() if name != LEARNING_RATE}
-    return Space({**others, **found.searched}, {**space.fixed, **found.fixed}), 1
+    return Space({**others, **resolved.searched}, {**space.fixed, **resolved.fixed}), 1

@@ -279,8 +279,8 @@ class BlockForest(ForestScorer):
     def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
         sums = self._engine.fetch(self._sums[limit])
-        found: NDArray[np.float64] = sums[rows] / self._counts[rows, None]
-        return found
+        means: NDArray[np.float64] = sums[rows] / self._counts[rows, None]
+        return means
 
 
 def seed_of_block(seed: int, trees: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,22 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.search.callbacks import SearchProgress
-from dmls_core.search.objective import REDUCTION
+from dmls_core.search.objective import Objective
 from dmls_core.search.trial import Trial
 
-MIN_FIRST_TREES = 10
+REDUCTION = 3
+"""Reduction factor: successive halving keeps one of this many trials at each step."""
+
+_MIN_FIRST_TREES = 10
 """Minimum trees of the first rung: each row is then out of bag for three or four of them."""
 
-MIN_FIRST_ROWS = 36_000
+_MIN_FIRST_ROWS = 36_000
 """Minimum of trees times rows of the first rung: on few rows scores are noisy, and trees are cheap."""
 
-MAX_FIRST_TREES = 24
-"""Trees up to which ``MIN_FIRST_ROWS`` raises the first rung."""
+_MAX_FIRST_TREES = 24
+"""Trees up to which ``_MIN_FIRST_ROWS`` raises the first rung."""
 
 CONFIDENCE = 1.645
 """Standard errors between two scores at which the better one is better with 95 % confidence."""
 
-NEGLIGIBLE_GAIN = 0.05
+_NEGLIGIBLE_GAIN = 0.05
 """A forest stops growing once its expected gain is below this share of its score's standard error."""
 
 
@@ -59,7 +63,7 @@ class Promotion:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class HalvingDecision:
     """The decision that follows from the rungs so far.
 
     ``promotions`` are the trials to promote now and ``leaders`` the latest states of the surviving trials,
@@ -83,7 +87,9 @@ class SuccessiveHalving:
     configurations: int
     sign: int
 
-    def decide(self, first: Sequence[Trial], rungs: Mapping[int, Sequence[Rung]], *, late: bool) -> Decision:
+    def decide(
+        self, first: Sequence[Trial], rungs: Mapping[int, Sequence[Rung]], *, late: bool
+    ) -> HalvingDecision:
         """Return the decision that follows from a complete first rung (without failed and repeated trials).
 
         ``rungs`` are those of each promoted trial, by number. If ``late`` (the time is up), the best trial
@@ -92,58 +98,60 @@ class SuccessiveHalving:
         ended: list[Trial] = []
         ordered = sorted(first, key=lambda trial: (-self.sign * trial.intermediate_values[0], trial.number))
         if not ordered:
-            return Decision((), (), ())
-        known = {number: {rung.trial.steps: rung for rung in own} for number, own in rungs.items()}
+            return HalvingDecision((), (), ())
+        by_trees = {number: {rung.trial.steps: rung for rung in reached} for number, reached in rungs.items()}
         # A trial that has grown alone has won: the time may have been up when that was decided.
-        alone = {number for number, own in rungs.items() if any(rung.alone for rung in own)}
-        compared = max((r.trial.steps or 0 for own in rungs.values() for r in own if not r.alone), default=0)
+        alone = {number for number, reached in rungs.items() if any(rung.alone for rung in reached)}
+        compared = max(
+            (r.trial.steps or 0 for reached in rungs.values() for r in reached if not r.alone), default=0
+        )
         alive = ordered[: 1 if not compared and (late or alone) else max_survivors(len(ordered))]
         path: tuple[int, ...] = (self.first_trees,)
         while len(alive) > 1:
             trees = next_size(self.sizes, path[-1])
-            if missing := [trial for trial in alive if trees not in known.get(trial.number, {})]:
-                return self._promote(missing, alive, path, trees, ended, known)
-            found = [known[trial.number][trees] for trial in alive]
-            kept, confidence = survivors(
-                [self.sign * rung.trial.intermediate_values[-1] for rung in found],
-                [self.sign * np.array(rung.jackknife) for rung in found],
+            if missing := [trial for trial in alive if trees not in by_trees.get(trial.number, {})]:
+                return self._promote(missing, alive, path, trees, ended, by_trees)
+            compared_rungs = [by_trees[trial.number][trees] for trial in alive]
+            going_on, confidence = survivors(
+                [self.sign * rung.trial.intermediate_values[-1] for rung in compared_rungs],
+                [self.sign * np.array(rung.jackknife) for rung in compared_rungs],
             )
             if trees == self.sizes[-1] or (compared == trees and (late or alone)):
-                kept = kept[:1]
-            best = alive[kept[0]].number
-            for position in sorted(set(range(len(alive))) - set(kept)):
+                going_on = going_on[:1]
+            best = alive[going_on[0]].number
+            for position in sorted(set(range(len(alive))) - set(going_on)):
                 sure = f"{confidence[position]:.0%} confidence"
                 why = f"pruned after {trees} trees: trial {best} is better with {sure}"
-                ended.append(replace(found[position].trial, state="pruned", message=why))
-            alive = [alive[position] for position in kept]
+                ended.append(replace(compared_rungs[position].trial, state="pruned", message=why))
+            alive = [alive[position] for position in going_on]
             path = path if trees == path[-1] else (*path, trees)
-        return self._grow_winner(alive[0], path, ended, known, late=late)
+        return self._grow_winner(alive[0], path, ended, by_trees, late=late)
 
     def _grow_winner(
         self,
         winner: Trial,
         path: tuple[int, ...],
         ended: list[Trial],
-        known: Mapping[int, Mapping[int | None, Rung]],
+        by_trees: Mapping[int, Mapping[int | None, Rung]],
         *,
         late: bool,
-    ) -> Decision:
-        own = known.get(winner.number, {})
+    ) -> HalvingDecision:
+        reached = by_trees.get(winner.number, {})
         for size in (size for size in self.sizes if size > path[-1]):
-            if size not in own and path[-1] in self.sizes:
+            if size not in reached and path[-1] in self.sizes:
                 if late:
                     break
-                if path[-1] not in own:
+                if path[-1] not in reached:
                     # Only the trees of the first rung have grown: their convergence is still unknown.
-                    return self._promote([winner], [winner], path, path[-1], ended, known)
-                if own[path[-1]].converged:
+                    return self._promote([winner], [winner], path, path[-1], ended, by_trees)
+                if reached[path[-1]].converged:
                     break
-            if size not in own:
-                return self._promote([winner], [winner], path, size, ended, known)
+            if size not in reached:
+                return self._promote([winner], [winner], path, size, ended, by_trees)
             path = (*path, size)
-        latest = own[path[-1]].trial if path[-1] in own else winner
+        latest = reached[path[-1]].trial if path[-1] in reached else winner
         complete = replace(latest, state="complete", message="")
-        return Decision((), (*ended, complete), (complete,))
+        return HalvingDecision((), (*ended, complete), (complete,))
 
     def _promote(
         self,
@@ -152,13 +160,13 @@ class SuccessiveHalving:
         path: tuple[int, ...],
         trees: int,
         ended: Sequence[Trial],
-        known: Mapping[int, Mapping[int | None, Rung]],
-    ) -> Decision:
+        by_trees: Mapping[int, Mapping[int | None, Rung]],
+    ) -> HalvingDecision:
         numbers = frozenset(trial.number for trial in alive)
         promotions = tuple(Promotion(trial, path, trees, numbers) for trial in missing)
-        latest = (known.get(trial.number, {}).get(path[-1]) for trial in alive)
+        latest = (by_trees.get(trial.number, {}).get(path[-1]) for trial in alive)
         leaders = [rung.trial if rung else trial for rung, trial in zip(latest, alive, strict=True)]
-        return Decision(promotions, tuple(ended), tuple(leaders))
+        return HalvingDecision(promotions, tuple(ended), tuple(leaders))
 
     def first_progress(self, trials: Sequence[Trial]) -> SearchProgress:
         """Return the progress after some trials of the first rung."""
@@ -169,7 +177,7 @@ class SuccessiveHalving:
         each = sum(fresh) / max(1, len(fresh)) / self.first_trees
         return SearchProgress(ahead * each, left + further, self.first_trees)
 
-    def progress(self, decision: Decision) -> SearchProgress:
+    def progress(self, decision: HalvingDecision) -> SearchProgress:
         """Return the progress after some promotions."""
         best = decision.leaders[0]
         trees = best.steps or self.first_trees
@@ -180,10 +188,27 @@ class SuccessiveHalving:
         return SearchProgress(ahead * each, len(decision.leaders), trees, best.value)
 
 
+class HalvingObjective(Objective):
+    """An objective whose ``evaluate`` is the first rung of synchronous successive halving.
+
+    ``halving`` decides which trials go on to the next rung.
+    """
+
+    halving: SuccessiveHalving
+
+    @abstractmethod
+    def promote(self, promotion: Promotion) -> Rung:
+        """Take a trial to its next rung."""
+
+    @abstractmethod
+    def held(self) -> frozenset[int]:
+        """Return the trials that this worker can promote without repeating earlier rungs."""
+
+
 def first_rung_trees(trees: int, configurations: int, rows: int) -> int:
     """Return the trees of the first rung: all configurations cost about a third of a full forest."""
-    few = min(MAX_FIRST_TREES, MIN_FIRST_ROWS // max(1, rows))
-    return min(trees, max(MIN_FIRST_TREES, few, trees // (3 * configurations)))
+    few = min(_MAX_FIRST_TREES, _MIN_FIRST_ROWS // max(1, rows))
+    return min(trees, max(_MIN_FIRST_TREES, few, trees // (3 * configurations)))
 
 
 def max_survivors(count: int) -> int:
@@ -193,11 +218,11 @@ def max_survivors(count: int) -> int:
 
 def next_size(sizes: Sequence[int], trees: int) -> int:
     """Return the trees of the next rung: three times as many, or the nearest larger size of the space."""
-    wanted = trees * REDUCTION
-    if wanted < sizes[0]:
-        return wanted
+    target = trees * REDUCTION
+    if target < sizes[0]:
+        return target
     larger = (size for size in sizes if size > trees)
-    return min(larger, key=lambda size: abs(size - wanted), default=sizes[-1])
+    return min(larger, key=lambda size: abs(size - target), default=sizes[-1])
 
 
 def remaining_trees(forests: int, trees: int, sizes: Sequence[int]) -> int:
@@ -248,7 +273,7 @@ def converged(scores: Mapping[int, float], last: int, error: float, share: float
     trees, higher is better; ``error`` is the standard error of the score.
     """
     left = remaining_gain(scores, last)
-    return left is not None and share * left <= NEGLIGIBLE_GAIN * error
+    return left is not None and share * left <= _NEGLIGIBLE_GAIN * error
 
 
 def confidence_of(ahead: float, jackknife: NDArray[np.float64]) -> float:
@@ -275,5 +300,5 @@ def survivors(
         for one in range(len(scores))
     ]
     limit = 0.5 * (1 + math.erf(CONFIDENCE / math.sqrt(2)))
-    kept = [one for one in order[: max_survivors(len(order))] if confidence[one] < limit]
-    return kept, confidence
+    going_on = [one for one in order[: max_survivors(len(order))] if confidence[one] < limit]
+    return going_on, confidence

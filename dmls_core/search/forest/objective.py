@@ -17,6 +17,7 @@ from dmls_core.models.engines import Fitted, GrowingForestEngine
 from dmls_core.models.engines.base import useful_threads
 from dmls_core.search.forest.growing import BlockForest, IncrementalForest
 from dmls_core.search.forest.halving import (
+    HalvingObjective,
     Promotion,
     Rung,
     SuccessiveHalving,
@@ -30,7 +31,7 @@ from dmls_core.search.forest.scoring import ScoringData, ScoringSplit, prepare_s
 from dmls_core.search.forest.sharded_forest import ForestShards, ShardedForest, prepare_shards
 from dmls_core.search.forest.space import TREES, PartitionedSpace, partition_space
 from dmls_core.search.forest.trees import best_limits, prune_forest
-from dmls_core.search.objective import HalvingObjective, ShouldPrune
+from dmls_core.search.objective import ShouldPrune
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import State, Surface, Trial
 from dmls_core.spec.definitions import NONE, Scalar, space_size
@@ -211,7 +212,7 @@ FIRST_RUNG_BYTES = 256 * 2**20
 GROWN_BYTES = 2 * 2**30
 """Memory for the forests of later rungs; beyond it, the worst configurations are freed and grown again."""
 
-SYNONYMS: Mapping[tuple[str, Scalar], Scalar] = {("criterion", "log_loss"): "entropy"}
+_SYNONYMS: Mapping[tuple[str, Scalar], Scalar] = {("criterion", "log_loss"): "entropy"}
 """Values of hyperparameters that scikit-learn treats as another value."""
 
 
@@ -281,11 +282,13 @@ class ForestObjective(HalvingObjective):
     def identity(self, params: Mapping[str, Scalar]) -> str:
         """Return a text that is equal for configurations that are the same to the engine."""
         asked = {name: params[name] for name in self.suggested.searched}
-        asked = {name: SYNONYMS.get((name, value), value) for name, value in asked.items()}
-        found = self.task.engine.effective(self.task.model, self.suggested.fixed | asked)
+        asked = {name: _SYNONYMS.get((name, value), value) for name, value in asked.items()}
+        settings = self.task.engine.effective(self.task.model, self.suggested.fixed | asked)
         if self.task.engine.device == "cpu":
-            found["max_features"] = columns_per_split(found["max_features"], self.task.features.shape[1])
-        return json.dumps(found, sort_keys=True)
+            settings["max_features"] = _columns_per_split(
+                settings["max_features"], self.task.features.shape[1]
+            )
+        return json.dumps(settings, sort_keys=True)
 
     def fitted(self, best: Trial) -> Fitted | None:
         """Return the best configuration's forest, pruned to the best setting.
@@ -341,15 +344,15 @@ class ForestObjective(HalvingObjective):
         ordered = sorted(
             self._held.values(), key=lambda one: (-sign * one.intermediate_values[-1], one.number)
         )
-        found, size = [], 0
-        for place, one in enumerate(ordered):
+        beyond, size = [], 0
+        for rank, one in enumerate(ordered):
             size += one.nbytes
-            if place >= room or (place and size > limit):
-                found.append(one)
-        return found
+            if rank >= room or (rank and size > limit):
+                beyond.append(one)
+        return beyond
 
 
-def columns_per_split(value: Scalar, columns: int) -> Scalar:
+def _columns_per_split(value: Scalar, columns: int) -> Scalar:
     """Return the number of ``columns`` that a split may choose from, for a value of ``max_features``."""
     if value == NONE:
         return columns

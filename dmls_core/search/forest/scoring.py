@@ -18,7 +18,7 @@ from dmls_core.spec.definitions import Choice, Scalar
 BINS = 255
 """Maximum bins of a feature; a feature with no more values than this loses none."""
 
-SAMPLE = 100_000
+_SAMPLE = 100_000
 """Maximum number of rows that quantiles are computed from."""
 
 
@@ -35,8 +35,8 @@ class Bins:
     def of(cls, features: NDArray[np.float32], *, seed: int) -> Bins:
         """Return the bins of features without missing values: (n_rows, n_features) float32."""
         rows: Any = slice(None)
-        if len(features) > SAMPLE:
-            rows = np.sort(np.random.default_rng(seed).choice(len(features), SAMPLE, replace=False))
+        if len(features) > _SAMPLE:
+            rows = np.sort(np.random.default_rng(seed).choice(len(features), _SAMPLE, replace=False))
         return cls(tuple(_edges(features[rows, column]) for column in range(features.shape[1])))
 
     def encode(
@@ -55,12 +55,12 @@ class Bins:
         ``code <= t`` is ``value <= edges[floor(t)]``. ``features`` holds the column of each node's split,
         negative in a leaf, whose threshold stays. All arrays have the shape (n_nodes,).
         """
-        found = thresholds.copy()
+        decoded = thresholds.copy()
         inner = np.flatnonzero(features >= 0)
         offsets = np.cumsum([0, *(len(edges) for edges in self.edges)])
         flat = np.concatenate(self.edges) if offsets[-1] else np.empty(0, np.float32)
-        found[inner] = flat[offsets[features[inner]] + thresholds[inner].astype(np.int64)]
-        return found
+        decoded[inner] = flat[offsets[features[inner]] + thresholds[inner].astype(np.int64)]
+        return decoded
 
 
 def _edges(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -85,13 +85,13 @@ SUMS_BYTES = 128 * 2**20
 MIN_SCORED = 2_000
 """Number of rows that are scored regardless of the memory they take."""
 
-MAX_SCORED = 50_000
+_MAX_SCORED = 50_000
 """Maximum scored rows: more rows would not separate configurations better than new data does."""
 
-EVERY_FOLD_ROWS = 5_000
+_EVERY_FOLD_ROWS = 5_000
 """Rows up to which forests without out-of-bag rows are scored on every fold; beyond, on the first one."""
 
-MAX_DRAWS = 1.5
+_MAX_DRAWS = 1.5
 """Maximum mean number of draws of a row by one tree for out-of-bag scores; at this number, a fifth of the
 trees has not seen the row."""
 
@@ -158,15 +158,15 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
         return np.sort(generator.choice(rows, limit, replace=False))
 
     draws = task.engine.effective(task.model, space.fixed)["bootstrap"]
-    draws = draws and "bootstrap" not in space.searched and _most_drawn(task, space) <= MAX_DRAWS
+    draws = draws and "bootstrap" not in space.searched and _most_drawn(task, space) <= _MAX_DRAWS
     engine = task.engine
-    known = on_cpu or (isinstance(engine, ForestEngine) and engine.reports_draws())
-    if known and draws and task.out_of_bag:
+    knows_draws = on_cpu or (isinstance(engine, ForestEngine) and engine.reports_draws())
+    if knows_draws and draws and task.out_of_bag:
         rows = few(np.arange(len(task.truth)))
         weights = task.weights, _of(task.weights, rows)
         split = ScoringSplit(features, task.target, features, rows, task.truth[rows], True, *weights)
         return ScoringData((split,), bins)
-    folds = task.folds if len(task.truth) <= EVERY_FOLD_ROWS else task.folds[:1]
+    folds = task.folds if len(task.truth) <= _EVERY_FOLD_ROWS else task.folds[:1]
     splits = []
     for fold in folds:
         rows = few(fold.test)
@@ -180,7 +180,7 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
 
 def most_scored(task: SearchTask, limits: int) -> int:
     """Return the maximum number of scored rows, for ``limits`` prunings of each tree."""
-    return min(MAX_SCORED, max(MIN_SCORED, SUMS_BYTES // (8 * limits * max(1, task.n_classes))))
+    return min(_MAX_SCORED, max(MIN_SCORED, SUMS_BYTES // (8 * limits * max(1, task.n_classes))))
 
 
 def _of(weights: NDArray[np.float64] | None, rows: NDArray[Any]) -> NDArray[np.float64] | None:
@@ -207,10 +207,10 @@ def _most_drawn(task: SearchTask, space: Space) -> float:
 
 def _values(space: Space, name: str) -> tuple[Scalar, ...]:
     """Return the values of a hyperparameter in a space, or the ends of its range."""
-    wanted = space.searched.get(name)
-    if wanted is None:
+    values = space.searched.get(name)
+    if values is None:
         return (space.fixed[name],) if name in space.fixed else ()
-    return tuple(wanted.values) if isinstance(wanted, Choice) else (wanted.min, wanted.max)
+    return tuple(values.values) if isinstance(values, Choice) else (values.min, values.max)
 
 
 class ForestScorer(ABC):
@@ -331,5 +331,5 @@ class SummedForest(ForestScorer):
 
     def mean(self, limit: int, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean prediction of the trees; see ``ForestScorer.mean``."""
-        found: NDArray[np.float64] = self._sums[rows, self._slots[limit]] / self._counts[rows, None]
-        return found
+        means: NDArray[np.float64] = self._sums[rows, self._slots[limit]] / self._counts[rows, None]
+        return means

@@ -113,7 +113,7 @@ class ForestShards:
             parts = []
             for number, (shard, voted) in enumerate(zip(shards, self.voted, strict=True)):
                 (probe,) = self.cluster.send(number, [self._probe[voted]])
-                parts.append(self.cluster.submit(number, split_of_shard, shard, probe, self.bins))
+                parts.append(self.cluster.submit(number, _split_of_shard, shard, probe, self.bins))
             self.cluster.wait(parts)
             self._parts, self._generation = parts, self.cluster.generation
         return self._parts
@@ -170,7 +170,7 @@ class ShardedForest(SummedForest):
             ]
         counts = trees_of_shards(trees, len(splits))
         calls = [
-            self._cluster.submit(number, grow_on_shard, forest, count)
+            self._cluster.submit(number, _grow_on_shard, forest, count)
             for number, (forest, count) in enumerate(zip(grown[self], counts, strict=True))
         ]
         votes: list[ShardVotes] = self._cluster.results(calls)
@@ -201,7 +201,7 @@ class ShardedForest(SummedForest):
             forests = self._shards.forests.pop(self)
             counts = trees_of_shards(trees, len(forests))
             calls = [
-                self._cluster.submit(number, prune_on_shard, forest, count, limits, self._shards.bins)
+                self._cluster.submit(number, _prune_on_shard, forest, count, limits, self._shards.bins)
                 for number, (forest, count) in enumerate(zip(forests, counts, strict=True))
                 if count
             ]
@@ -225,7 +225,7 @@ class ShardVotes:
     nbytes: int
 
 
-def split_of_shard(shard: Shard, probe: NDArray[np.float32], bins: Bins | None) -> ScoringSplit:
+def _split_of_shard(shard: Shard, probe: NDArray[np.float32], bins: Bins | None) -> ScoringSplit:
     """Encode a shard in place, and return it with the rows to score."""
     if bins:
         bins.encode(shard.features, shard.features)
@@ -243,14 +243,14 @@ def start_forest(
     return IncrementalForest(task, parts, split, params, threads=threads)
 
 
-def grow_on_shard(forest: IncrementalForest, trees: int) -> ShardVotes:
+def _grow_on_shard(forest: IncrementalForest, trees: int) -> ShardVotes:
     """Grow a shard's forest to ``trees`` trees; return their predictions."""
     forest.grow(trees)
     sums, slots, counts = forest.sums()
     return ShardVotes(sums, slots, counts, forest.codes, forest.nbytes)
 
 
-def prune_on_shard(
+def _prune_on_shard(
     forest: IncrementalForest, trees: int, limits: Mapping[str, Scalar], bins: Bins | None
 ) -> Forest:
     """Return the first ``trees`` trees of a shard's forest, pruned; see ``prune_forest``."""

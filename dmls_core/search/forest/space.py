@@ -19,15 +19,15 @@ PRUNING = ("max_depth", "min_samples_split", "min_impurity_decrease")
 """Hyperparameters that only stop a tree: scikit-learn's depth-first builder checks them before it searches
 for a node's best split or once it has found it, and never chooses another split for them."""
 
-COVERED: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
+_COVERED: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
 """Device -> pruning hyperparameters that a grown tree covers. cuML's trees record rows but no impurity of
 nodes. They grow level by level, and a node's draw of columns depends on the number of nodes split before it,
 so no draw depends on the depth limit."""
 
-SIZE_POINTS = 10
+_SIZE_POINTS = 10
 """Maximum number of forest sizes of a range that are scored."""
 
-LIMIT_POINTS = {1: 20, 2: 6, 3: 4}
+_LIMIT_POINTS = {1: 20, 2: 6, 3: 4}
 """Number of searched pruning hyperparameters -> maximum number of scored values of each range."""
 
 
@@ -70,7 +70,7 @@ def structural(space: Space, engine: str) -> Space:
     if engine == "gpu" and not always(space, "bootstrap", True):
         limits["class_weight"] = NONE
     plain = all(always(space, name, default) for name, default in limits.items())
-    covered = {TREES, *(COVERED[engine] if plain else ())}
+    covered = {TREES, *(_COVERED[engine] if plain else ())}
     return Space({k: v for k, v in space.searched.items() if k not in covered}, space.fixed)
 
 
@@ -83,7 +83,7 @@ def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
     """Partition ``space``; see ``structural``."""
     split = structural(space, task.engine.device)
     pruning = [name for name in PRUNING if name in space.searched and name not in split.searched]
-    points = LIMIT_POINTS.get(len(pruning), 1)
+    points = _LIMIT_POINTS.get(len(pruning), 1)
     axes = {name: axis(space.searched[name], points) for name in pruning}
     limits = tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
     rows = len(task.truth)
@@ -91,7 +91,7 @@ def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
         rows //= task.features.cluster.nodes
     fixed = dict(split.fixed)
     if TREES in space.searched:
-        found = axis(space.searched[TREES], SIZE_POINTS)
+        found = axis(space.searched[TREES], _SIZE_POINTS)
         sizes = tuple(sorted({int(value) for value in found}))
     else:
         sizes = (int(task.engine.effective(task.model, fixed)[TREES]),)
@@ -112,24 +112,24 @@ def restrictiveness(name: str, value: Scalar, rows: int) -> float:
     return float(value)
 
 
-def axis(wanted: Hyperparameter, points: int) -> tuple[Scalar, ...]:
+def axis(hyperparameter: Hyperparameter, points: int) -> tuple[Scalar, ...]:
     """Return at most ``points`` values of a range, including both ends; all values of a choice."""
-    if isinstance(wanted, Choice):
-        return tuple(wanted.values)
-    size = wanted.size
+    if isinstance(hyperparameter, Choice):
+        return tuple(hyperparameter.values)
+    size = hyperparameter.size
     if size is not None and size <= points:
-        return tuple(wanted.min + number * (wanted.step or 1) for number in range(size))
-    if wanted.log:
-        found = np.geomspace(wanted.min, wanted.max, points)
-        inner = [float(value) for value in found[1:-1]]
-        if wanted.integer:
+        return tuple(hyperparameter.min + number * (hyperparameter.step or 1) for number in range(size))
+    if hyperparameter.log:
+        points_on_scale = np.geomspace(hyperparameter.min, hyperparameter.max, points)
+        inner = [float(value) for value in points_on_scale[1:-1]]
+        if hyperparameter.integer:
             inner = [round(value) for value in inner]
-        return tuple(dict.fromkeys((wanted.min, *inner, wanted.max)))
-    return _even(wanted, size, points)
+        return tuple(dict.fromkeys((hyperparameter.min, *inner, hyperparameter.max)))
+    return _even(hyperparameter, size, points)
 
 
-def _even(wanted: Range, size: int | None, points: int) -> tuple[Scalar, ...]:
+def _even(hyperparameter: Range, size: int | None, points: int) -> tuple[Scalar, ...]:
     if size is None:
-        return tuple(float(value) for value in np.linspace(wanted.min, wanted.max, points))
+        return tuple(float(value) for value in np.linspace(hyperparameter.min, hyperparameter.max, points))
     steps = sorted({round(value) for value in np.linspace(0, size - 1, points)})
-    return tuple(wanted.min + step * (wanted.step or 1) for step in steps)
+    return tuple(hyperparameter.min + step * (hyperparameter.step or 1) for step in steps)

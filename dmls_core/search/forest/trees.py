@@ -16,11 +16,11 @@ from dmls_core.search.forest.scoring import Bins
 from dmls_core.search.forest.space import restrictiveness
 from dmls_core.spec.definitions import Direction, Scalar
 
-EPSILON = float(np.finfo(np.double).eps)
+_EPSILON = float(np.finfo(np.double).eps)
 """Number that scikit-learn adds to a split's gain before comparing it with ``min_impurity_decrease``."""
 
 LEAF = -1
-NO_FEATURE = -2
+_NO_FEATURE = -2
 """scikit-learn's values of a leaf's children, and of its feature and threshold."""
 
 Tree = Any
@@ -62,8 +62,8 @@ class Nodes:
         weight, impurity = tree.weighted_n_node_samples, tree.impurity
         gains = np.full(len(left), np.inf)
         down, up = left[inner], right[inner]
-        kept = (weight[down] * impurity[down] + weight[up] * impurity[up]) / weight[inner]
-        gains[inner] = weight[inner] / weight[0] * (impurity[inner] - kept)
+        remaining = (weight[down] * impurity[down] + weight[up] * impurity[up]) / weight[inner]
+        gains[inner] = weight[inner] / weight[0] * (impurity[inner] - remaining)
         return cls(parents, depths, tree.n_node_samples, gains, tuple(levels))
 
     def stops(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.bool_]:
@@ -79,7 +79,7 @@ class Nodes:
             elif name == "min_samples_split":
                 stopped |= self.rows[:, None] < bounds
             else:
-                stopped |= self.gains[:, None] + EPSILON < bounds
+                stopped |= self.gains[:, None] + _EPSILON < bounds
         return stopped
 
     def pruned_leaves(self, limits: Sequence[Mapping[str, Scalar]], rows: int) -> NDArray[np.int32]:
@@ -119,25 +119,25 @@ def prune_tree(tree: Tree, limits: Mapping[str, Scalar], rows: int, bins: Bins |
     found = Nodes.of(tree)
     stops = found.stops([limits], rows)[:, 0]
     leaf_of = found.pruned_leaves([limits], rows)[:, 0]
-    kept = np.flatnonzero(leaf_of == np.arange(len(leaf_of)))
-    place = np.full(len(leaf_of), LEAF)
-    place[kept] = np.arange(len(kept))
+    kept_nodes = np.flatnonzero(leaf_of == np.arange(len(leaf_of)))
+    new_position = np.full(len(leaf_of), LEAF)
+    new_position[kept_nodes] = np.arange(len(kept_nodes))
     state = tree.__getstate__()
-    nodes = state["nodes"][kept].copy()
-    leaf = stops[kept] | (nodes["left_child"] == LEAF)
+    nodes = state["nodes"][kept_nodes].copy()
+    leaf = stops[kept_nodes] | (nodes["left_child"] == LEAF)
     for side in ("left_child", "right_child"):
-        nodes[side] = np.where(leaf, LEAF, place[nodes[side]])
-    nodes["feature"][leaf] = NO_FEATURE
-    nodes["threshold"][leaf] = NO_FEATURE
+        nodes[side] = np.where(leaf, LEAF, new_position[nodes[side]])
+    nodes["feature"][leaf] = _NO_FEATURE
+    nodes["threshold"][leaf] = _NO_FEATURE
     if bins:
         nodes["threshold"] = bins.decode(nodes["feature"], nodes["threshold"])
     smaller = type(tree)(tree.n_features, np.asarray(tree.n_classes, dtype=np.intp), tree.n_outputs)
     smaller.__setstate__(
         {
-            "max_depth": int(found.depths[kept].max()),
-            "node_count": len(kept),
+            "max_depth": int(found.depths[kept_nodes].max()),
+            "node_count": len(kept_nodes),
             "nodes": nodes,
-            "values": state["values"][kept].copy(),
+            "values": state["values"][kept_nodes].copy(),
         }
     )
     return smaller
@@ -153,7 +153,7 @@ def best_limits(scores: NDArray[np.float64], direction: Direction) -> int:
     return int(means.argmax() if direction == "maximize" else means.argmin())
 
 
-DRAWN = np.iinfo(np.int32).max
+_DRAWN = np.iinfo(np.int32).max
 """Upper bound of the seeds that scikit-learn draws for trees."""
 
 AHEAD = 2
@@ -210,7 +210,7 @@ class TreeBuilder:
     def seeds(self, first: int, last: int) -> list[int]:
         """Return the seeds of the trees from ``first`` up to ``last``."""
         generator = np.random.RandomState(self.forest.random_state)
-        return [int(seed) for seed in generator.randint(DRAWN, size=last)[first:]]
+        return [int(seed) for seed in generator.randint(_DRAWN, size=last)[first:]]
 
     def bootstrap_counts(self, seed: int) -> NDArray[np.int64] | None:
         """Return how often a tree draws each row; ``None`` without bootstrap."""

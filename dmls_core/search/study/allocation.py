@@ -18,7 +18,7 @@ Better = Callable[[float, float], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ModelTrials:
     """The trials of one model.
 
     ``values`` holds the score of each trial that counts, by number; ``None`` for a pruned trial. ``running``
@@ -45,7 +45,7 @@ class Turn:
     until: int
 
 
-def next_turn(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn | Literal["wait", "end"]:
+def next_turn(entries: Sequence[ModelTrials], n_trials: int, better: Better) -> Turn | Literal["wait", "end"]:
     """Return the model that gets the next trial, or ``end`` if all ``n_trials`` are allocated.
 
     The result is ``wait`` if the turn depends on running trials. The answer depends on the entries (in the
@@ -85,7 +85,7 @@ def expected_trials(n_trials: int, taken: int, time_used: float) -> int:
     return min(n_trials, max(taken + 1, math.ceil(taken / time_used)))
 
 
-def _leftover(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn | Literal["end"]:
+def _leftover(entries: Sequence[ModelTrials], n_trials: int, better: Better) -> Turn | Literal["end"]:
     """Allocate the trials that the winner cannot use to the best of the other models."""
     room = n_trials - sum(entry.taken for entry in entries)
     counted = {entry.model: len(entry.values) for entry in entries}
@@ -93,23 +93,23 @@ def _leftover(entries: Sequence[Entry], n_trials: int, better: Better) -> Turn |
     return Turn(opened[0].model, opened[0].taken + room) if room > 0 and opened else "end"
 
 
-def _counted(entry: Entry, target: int) -> int:
+def _counted(entry: ModelTrials, target: int) -> int:
     """Return the spent part of a model's share; other models get the rest of a closed model's share."""
     return min(entry.taken, target) if entry.closed else target
 
 
-def _ranked(left: Sequence[Entry], counted: dict[str, int], better: Better) -> list[Entry]:
+def _ranked(left: Sequence[ModelTrials], counted: dict[str, int], better: Better) -> list[ModelTrials]:
     """Return the models by the best of their first ``counted`` scores; the order of equal ones stays."""
-    ranked: list[tuple[float | None, Entry]] = []
+    ranked: list[tuple[float | None, ModelTrials]] = []
     for entry in left:
         best: float | None = None
         for value in entry.values[: counted[entry.model]]:
             if value is not None and (best is None or better(value, best)):
                 best = value
-        place = len(ranked)
-        while place and _beats(best, ranked[place - 1][0], better):
-            place -= 1
-        ranked.insert(place, (best, entry))
+        position = len(ranked)
+        while position and _beats(best, ranked[position - 1][0], better):
+            position -= 1
+        ranked.insert(position, (best, entry))
     return [entry for _, entry in ranked]
 
 

@@ -11,16 +11,18 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dmls_core.search.boosting.shrinkage import LEARNING_RATE, Shrinkage
-from dmls_core.search.forest.halving import Decision, Promotion, Rung
-from dmls_core.search.objective import HalvingObjective, ShouldPrune
-from dmls_core.search.strategies.samplers import Distributions, make_pruner, make_sampler, report
-from dmls_core.search.strategies.strategies import ModelCandidate
+from dmls_core.search.candidate import ModelCandidate
+from dmls_core.search.forest.halving import REDUCTION, HalvingDecision, HalvingObjective, Promotion, Rung
+from dmls_core.search.objective import ShouldPrune
+from dmls_core.search.study.distributions import Distributions
 from dmls_core.search.study.storage import CLAIMED, NUMBER, TRIAL, StudyStorage, TrialClaims, running
 from dmls_core.search.task import grid_points
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Scalar
 
-RUNG = "dmls:rung"
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+_RUNG = "dmls:rung"
 """Attribute of a promotion: jackknife and convergence of its rung."""
 
 ENDED = "dmls:ended"
@@ -41,17 +43,17 @@ class Promotions:
         )
         self.claims = TrialClaims(self._study, storage)
 
-    def decide(self, first: Sequence[Trial], *, late: bool) -> Decision:
+    def decide(self, first: Sequence[Trial], *, late: bool) -> HalvingDecision:
         """Return the decision that follows from the rungs so far; see ``SuccessiveHalving.decide``."""
         rungs: dict[int, list[Rung]] = {}
         for trial in self.claims.trials():
-            if RUNG in trial.user_attrs and trial.state == TrialState.COMPLETE:
-                jackknife, converged, alone = trial.user_attrs[RUNG]
+            if _RUNG in trial.user_attrs and trial.state == TrialState.COMPLETE:
+                jackknife, converged, alone = trial.user_attrs[_RUNG]
                 rung = Rung(self._storage.load(trial.user_attrs[TRIAL]), tuple(jackknife), converged, alone)
                 rungs.setdefault(rung.trial.number, []).append(rung)
         return self.objective.halving.decide(first, rungs, late=late)
 
-    def unclaimed(self, decision: Decision) -> list[Promotion]:
+    def unclaimed(self, decision: HalvingDecision) -> list[Promotion]:
         """Return promotions that no worker runs; first those whose forests this worker holds."""
         taken = {trial.user_attrs[NUMBER] for trial in self.claims.trials() if running(trial)}
         held = self.objective.held()
@@ -68,7 +70,7 @@ class Promotions:
     def finish(self, asked: optuna.Trial, rung: Rung) -> None:
         """End a claimed promotion."""
         asked.set_user_attr(TRIAL, self._storage.dump(rung.trial))
-        asked.set_user_attr(RUNG, [list(rung.jackknife), rung.converged, rung.alone])
+        asked.set_user_attr(_RUNG, [list(rung.jackknife), rung.converged, rung.alone])
         self._study.tell(asked, rung.trial.intermediate_values[-1])
 
     def end(self, trial: Trial) -> None:
@@ -92,7 +94,7 @@ def promotions_of(name: str) -> str:
     return f"{name}/promotions"
 
 
-OPTUNA_STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+_OPTUNA_STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class CandidateStudy:
         self.objective = candidate.objective
         self._storage = storage
         self._distributions = Distributions(self.objective.suggested)
-        self._grid = candidate.strategy.sampler == "grid" or self.objective.exhaustive
+        self._grid = candidate.strategy.grid or self.objective.exhaustive
         self._points = grid_points(self.objective.suggested, candidate.task.seed) if self._grid else iter(())
         self._known_points: list[dict[str, Scalar]] = []
         suggested = self.objective.suggested
@@ -140,8 +142,8 @@ class CandidateStudy:
         self._portfolio: list[dict[str, Scalar]] = []
         for point in points if suggested.searched else ():
             if suggested.contains(point):
-                known = {name: point[name] for name in suggested.searched}
-                self._portfolio += [known] if known not in self._portfolio else []
+                searched = {name: point[name] for name in suggested.searched}
+                self._portfolio += [searched] if searched not in self._portfolio else []
         self._records: dict[int, TrialRecord] = {}
         self._identities: dict[int, str] = {}
         direction = candidate.task.direction
@@ -150,8 +152,8 @@ class CandidateStudy:
             study_name=name,
             direction=direction,
             # Grid points are enqueued: nothing is left to sample.
-            sampler=make_sampler("random", candidate.task.seed, 0),
-            pruner=make_pruner(candidate.strategy.pruner),
+            sampler=optuna.samplers.RandomSampler(seed=candidate.task.seed),
+            pruner=candidate.strategy.pruner(),
             load_if_exists=True,
         )
         self.claims = TrialClaims(self.study, storage)
@@ -163,14 +165,14 @@ class CandidateStudy:
 
     def records(self) -> dict[int, TrialRecord]:
         """Return the latest record of each trial number; raise ``KeyError`` if the study is gone."""
-        found: dict[int, TrialRecord] = {}
+        records: dict[int, TrialRecord] = {}
         for trial in self.claims.trials():
             number = trial.user_attrs.get(NUMBER)
             if number is not None:
-                found[number] = self._record(number, trial)
+                records[number] = self._record(number, trial)
         for number, ended in self.promotions.ended().items() if self.promotions else ():
-            found[number] = replace(found[number], state=ended.state, trial=ended)
-        return found
+            records[number] = replace(records[number], state=ended.state, trial=ended)
+        return records
 
     def exhausted(self, taken: int, *, repeat: bool) -> bool:
         """Return whether there is nothing left to suggest after ``taken`` trials of this model.
@@ -198,13 +200,13 @@ class CandidateStudy:
 
     def adopt(self, trial: Trial) -> None:
         """Add a trial of an earlier attempt; sampler and pruner see the same history as then."""
-        wanted = self._distributions.encode(trial.params)
-        # CMA-ES learns from its own suggestions only; asked again, it makes the same ones.
-        repeat = self.candidate.strategy.sampler == "cma-es"
-        asked = self._ask(trial.number, {} if repeat else wanted)
-        if asked.params != wanted:
+        encoded = self._distributions.encode(trial.params)
+        # Asked again, the sampler makes the same suggestion.
+        repeat = self.candidate.strategy.stateful
+        asked = self._ask(trial.number, {} if repeat else encoded)
+        if asked.params != encoded:
             self.study.tell(asked, state=TrialState.FAIL)
-            asked = self._ask(trial.number, wanted)
+            asked = self._ask(trial.number, encoded)
         asked.set_user_attr(CLAIMED, True)
         self.finish(asked, trial, again=True)
 
@@ -235,17 +237,17 @@ class CandidateStudy:
             for steps, score in enumerate(trial.intermediate_values, start=1):
                 report(asked, steps, score)
         value = trial.value if trial.state == "complete" else None
-        self.study.tell(asked, value, OPTUNA_STATES[trial.state])
+        self.study.tell(asked, value, _OPTUNA_STATES[trial.state])
 
     def same_as(self, params: Mapping[str, Scalar], records: Mapping[int, TrialRecord]) -> Trial | None:
         """Return the first trial whose hyperparameters are the same to the engine."""
-        wanted = self.objective.identity(params)
+        identity = self.objective.identity(params)
         for number, record in sorted(records.items()):
             if record.trial is None or record.model != self.candidate.model:
                 continue
             if number not in self._identities:
                 self._identities[number] = self.objective.identity(self._distributions.decode(record.params))
-            if self._identities[number] == wanted:
+            if self._identities[number] == identity:
                 return record.trial
         return None
 
@@ -262,13 +264,13 @@ class CandidateStudy:
         if not self.promotions:
             return []
         bracket = self.bracket(records)
-        found = [t for t in self._own(records) if t.bracket == bracket and t.state != "failed"]
-        return found if any(trial.same_as is None for trial in found) else []
+        waiting = [t for t in self._own(records) if t.bracket == bracket and t.state != "failed"]
+        return waiting if any(trial.same_as is None for trial in waiting) else []
 
     def _record(self, number: int, trial: FrozenTrial) -> TrialRecord:
-        known = self._records.get(trial.number)
-        if known:
-            return known
+        recorded = self._records.get(trial.number)
+        if recorded:
+            return recorded
         model = self.candidate.model
         if TRIAL in trial.user_attrs and trial.state.is_finished():
             ended = self._storage.load(trial.user_attrs[TRIAL])
@@ -283,9 +285,7 @@ class CandidateStudy:
 
     def _ask(self, number: int, params: Mapping[str, Any]) -> optuna.Trial:
         if not self._grid:
-            self.study.sampler = make_sampler(
-                self.candidate.strategy.sampler, self.candidate.task.seed, number
-            )
+            self.study.sampler = self.candidate.strategy.sampler(self.candidate.task.seed, number)
         self.study.enqueue_trial(dict(params), user_attrs={NUMBER: number})
         return self.study.ask(self._distributions.of)
 
@@ -293,6 +293,15 @@ class CandidateStudy:
         missing = position + 1 - len(self._known_points)
         self._known_points += islice(self._points, max(0, missing))
         return self._known_points[position] if position < len(self._known_points) else None
+
+
+def report(trial: optuna.Trial, steps: int, value: float) -> bool:
+    """Report a trial's score after ``steps`` steps; return whether to prune the trial.
+
+    Each step is one rung of successive halving; Optuna's rungs are powers of the reduction factor.
+    """
+    trial.report(value, REDUCTION ** (steps - 1))
+    return trial.should_prune()
 
 
 def _won(trial: Trial) -> bool:

@@ -19,12 +19,12 @@ from dmls_core.search.trial import Trial
 
 log = logging.getLogger(__name__)
 
-DRIVER = "postgresql+psycopg"
+_DRIVER = "postgresql+psycopg"
 
-HEARTBEAT_INTERVAL = 10
+_HEARTBEAT_INTERVAL = 10
 """Seconds between two heartbeats of a running trial."""
 
-GRACE_PERIOD = 60
+_GRACE_PERIOD = 60
 """Seconds without a heartbeat after which another worker takes over the trial."""
 
 LOCK_SECONDS = 300
@@ -33,7 +33,7 @@ LOCK_SECONDS = 300
 LOCKS = 0x646D6C73
 """Class of DMLS's advisory locks, which no other program in the database uses."""
 
-SESSION = "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
+_SESSION = "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 """Session settings by which the server notices that a machine is gone, and frees its locks."""
 
 # Optuna's heartbeat is meant for Study.optimize; here ``Heartbeat`` records it.
@@ -55,24 +55,26 @@ class StudyDatabase:
     shared = True
 
     def __init__(
-        self, url: str, *, heartbeat_interval: int = HEARTBEAT_INTERVAL, grace_period: int = GRACE_PERIOD
+        self, url: str, *, heartbeat_interval: int = _HEARTBEAT_INTERVAL, grace_period: int = _GRACE_PERIOD
     ) -> None:
         try:
             address = sqlalchemy.make_url(url)
         except sqlalchemy.exc.ArgumentError:
             address = None
         if address is None or address.get_backend_name() != "postgresql":
-            raise PlatformError(f"the URL of the study database must be PostgreSQL's: {DRIVER}://...")
+            raise PlatformError(f"the URL of the study database must be PostgreSQL's: {_DRIVER}://...")
         self._interval = heartbeat_interval
-        whole = address.set(drivername=DRIVER)
+        full_address = address.set(drivername=_DRIVER)
         # Each lock has its own connection, so that it is free as soon as its holder is gone.
         self._locks = sqlalchemy.create_engine(
-            whole, poolclass=sqlalchemy.NullPool, connect_args={"options": SESSION, "connect_timeout": 30}
+            full_address,
+            poolclass=sqlalchemy.NullPool,
+            connect_args={"options": _SESSION, "connect_timeout": 30},
         )
         with self.locked("tables"), reaching():
             try:
                 self.optuna = RDBStorage(
-                    whole.render_as_string(hide_password=False),
+                    full_address.render_as_string(hide_password=False),
                     engine_kwargs={
                         "pool_size": 2,
                         "pool_pre_ping": True,

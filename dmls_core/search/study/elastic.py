@@ -15,7 +15,7 @@ from typing import Any, Literal
 JOIN_DELAY_SECONDS = 20.0
 """Time after which a helper of ``workers = "auto"`` looks whether the search is worth its start."""
 
-JOIN_REMAINING_SECONDS = 60.0
+_JOIN_REMAINING_SECONDS = 60.0
 """Estimated rest of a search below which no helper of ``workers = "auto"`` joins: it loads data first."""
 
 NOTICE_SECONDS = 5.0
@@ -30,19 +30,19 @@ SETTLE_SECONDS = 20.0
 PASSED_OVER_SECONDS = 60.0
 """A run that waited this long before a helper got its slot cannot use it: it is paused, or was canceled."""
 
-OVER = frozenset({"refitting", "exporting", "finished", "failed"})
+_OVER = frozenset({"refitting", "exporting", "finished", "failed"})
 """States of ``progress.json`` in which a search has ended."""
 
 
 def joining(progress: Mapping[str, Any] | None, *, eager: bool = False) -> Literal["now", "later", "never"]:
     """Return when a helper joins a search with this ``progress.json``; ``eager`` ones do not wait for it."""
     state = (progress or {}).get("state", "loading")
-    if state in OVER:
+    if state in _OVER:
         return "never"
     if eager:
         return "now"
     remaining = (progress or {}).get("remaining_seconds")
-    enough = remaining is None or remaining >= JOIN_REMAINING_SECONDS
+    enough = remaining is None or remaining >= _JOIN_REMAINING_SECONDS
     return "now" if state == "searching" and enough else "later"
 
 
@@ -89,8 +89,8 @@ class SlotReturns:
         due = [moment for moment in waiting if now - moment >= NOTICE_SECONDS]
         chosen: dict[Helper, float] = {}
         for helper in list(self._order()) if due else ():
-            wanted = sum(moment >= helper.since - PASSED_OVER_SECONDS for moment in due)
-            if wanted > len(self._left) + len(chosen):
+            needed = sum(moment >= helper.since - PASSED_OVER_SECONDS for moment in due)
+            if needed > len(self._left) + len(chosen):
                 chosen[helper] = self._asked.setdefault(helper, now)
         return chosen
 

@@ -14,10 +14,10 @@ from typing import Literal
 import optuna
 
 from dmls_core.search.callbacks import SearchProgress, ShouldStop, never_stop
-from dmls_core.search.forest.halving import Decision, Promotion
+from dmls_core.search.candidate import ModelCandidate
+from dmls_core.search.forest.halving import HalvingDecision, Promotion
 from dmls_core.search.objective import ShouldPrune
-from dmls_core.search.strategies.strategies import ModelCandidate
-from dmls_core.search.study.allocation import Entry, expected_trials, next_turn
+from dmls_core.search.study.allocation import ModelTrials, expected_trials, next_turn
 from dmls_core.search.study.candidates import (
     CandidateStudy,
     Promotions,
@@ -28,7 +28,7 @@ from dmls_core.search.study.candidates import (
 from dmls_core.search.study.storage import StudyStorage, TrialClaims
 from dmls_core.search.trial import Trial
 
-MAX_FAILURES = 10
+_MAX_FAILURES = 10
 """Failed trials in a row after which a model gets no further trial."""
 
 STOPPED = "dmls:stopped"
@@ -93,15 +93,15 @@ class SearchStudy:
                 return False
             self._studies = {
                 candidate.model: CandidateStudy(
-                    candidate, self._storage, study_of(self._name, candidate.model)
+                    candidate, self._storage, _study_of(self._name, candidate.model)
                 )
                 for candidate in self._candidates
             }
             records = self._records()
             for trial in sorted(self._kept(), key=lambda trial: trial.number):
-                known = records.get(trial.number)
+                record = records.get(trial.number)
                 model = trial.model or self._candidates[0].model
-                if model in self._studies and (known is None or known.state == "stale"):
+                if model in self._studies and (record is None or record.state == "stale"):
                     self._studies[model].adopt(replace(trial, model=model))
             if leader:
                 self._first.set_user_attr(STOPPED, False)
@@ -124,9 +124,9 @@ class SearchStudy:
                 except KeyError:
                     # Another worker has removed the study: the run is over.
                     return {}, "end"
-                found = self._next(records, late=late, should_stop=should_stop, time_used=time_used)
-                if found is not None:
-                    return records, found
+                claim = self._next(records, late=late, should_stop=should_stop, time_used=time_used)
+                if claim is not None:
+                    return records, claim
 
     def _next(
         self,
@@ -148,11 +148,11 @@ class SearchStudy:
                 return self._take_over(stale, records)
             entries = [self._entry(study, records) for study in self._studies.values()]
             expected = expected_trials(self._n_trials, sum(entry.taken for entry in entries), time_used)
-            found = next_turn(entries, expected, self._candidates[0].task.better)
-            if not isinstance(found, str):
+            following = next_turn(entries, expected, self._candidates[0].task.better)
+            if not isinstance(following, str):
                 number = max(records, default=-1) + 1
-                return self._claim_trial(self._studies[found.model], number, records, None)
-            turn = rest if found == "end" else found
+                return self._claim_trial(self._studies[following.model], number, records, None)
+            turn = rest if following == "end" else following
         # No new trial starts before successive halving has decided.
         for study in self._studies.values():
             if study.promotions and _running(study, records):
@@ -185,7 +185,7 @@ class SearchStudy:
         return Claim(study, promotions.claims, asked, free[0].first.number, promotion=free[0])
 
     def _end(
-        self, promotions: Promotions, decision: Decision, records: Mapping[int, TrialRecord]
+        self, promotions: Promotions, decision: HalvingDecision, records: Mapping[int, TrialRecord]
     ) -> list[Trial]:
         """Keep the newly ended trials and those that repeat them; return the former."""
         new = [trial for trial in decision.ended if not _same_end(trial, records[trial.number].trial)]
@@ -303,13 +303,13 @@ class SearchStudy:
         return False
 
     def _take_over(self, stale: Sequence[int], records: Mapping[int, TrialRecord]) -> Claim | None:
-        known = {trial.number: trial for trial in self._kept()}
+        written = {trial.number: trial for trial in self._kept()}
         for number in stale:
             study = self._studies[records[number].model]
-            if number not in known:
+            if number not in written:
                 return self._claim_trial(study, number, records, records[number])
             # Its worker died between writing the trial's file and recording it.
-            study.adopt(known[number])
+            study.adopt(written[number])
         return None
 
     def _claim_trial(
@@ -326,18 +326,18 @@ class SearchStudy:
         repeats = study.same_as(study.params(asked), records)
         return Claim(study, study.claims, asked, number, bracket, repeats)
 
-    def _entry(self, study: CandidateStudy, records: Mapping[int, TrialRecord]) -> Entry:
+    def _entry(self, study: CandidateStudy, records: Mapping[int, TrialRecord]) -> ModelTrials:
         model = study.candidate.model
-        own = [record for _, record in sorted(records.items()) if record.model == model]
-        failed = [record.state == "failed" for record in own if record.state != "running"]
-        hopeless = sum(failed) > self._n_trials or sum(failed[-MAX_FAILURES:]) == MAX_FAILURES
+        of_model = [record for _, record in sorted(records.items()) if record.model == model]
+        failed = [record.state == "failed" for record in of_model if record.state != "running"]
+        hopeless = sum(failed) > self._n_trials or sum(failed[-_MAX_FAILURES:]) == _MAX_FAILURES
         pending = {trial.number for trial in study.pending(records)}
-        ended = [record.trial for record in own if record.trial and record.number not in pending]
-        return Entry(
+        ended = [record.trial for record in of_model if record.trial and record.number not in pending]
+        return ModelTrials(
             model=model,
             values=scored_values(ended),
-            running=len(pending) + sum(record.state == "running" for record in own),
-            closed=hopeless or self._exhausted(study, records, len(own)),
+            running=len(pending) + sum(record.state == "running" for record in of_model),
+            closed=hopeless or self._exhausted(study, records, len(of_model)),
         )
 
     def _exhausted(self, study: CandidateStudy, records: Mapping[int, TrialRecord], taken: int) -> bool:
@@ -346,7 +346,7 @@ class SearchStudy:
         return study.exhausted(taken, repeat=alone) or (alone and study.bracket(records) > 0)
 
 
-def study_of(name: str, model: str) -> str:
+def _study_of(name: str, model: str) -> str:
     """Return the name of the Optuna study of one model of a search."""
     return f"{name}/{model}"
 
@@ -355,7 +355,7 @@ def remove_studies(storage: StudyStorage, name: str, models: Sequence[str]) -> N
     """Remove the studies of a finished run; its written result keeps them from being recreated."""
     with storage.locked(name), storage.reaching():
         for model in models:
-            for study in (study_of(name, model), promotions_of(study_of(name, model))):
+            for study in (_study_of(name, model), promotions_of(_study_of(name, model))):
                 with suppress(KeyError):
                     optuna.delete_study(study_name=study, storage=storage.optuna)
 
@@ -365,8 +365,8 @@ def _running(study: CandidateStudy, records: Mapping[int, TrialRecord]) -> bool:
     return any(record.model == model and record.state == "running" for record in records.values())
 
 
-def _same_end(trial: Trial, known: Trial | None) -> bool:
-    return known is not None and (known.state, known.message, known.steps) == (
+def _same_end(trial: Trial, recorded: Trial | None) -> bool:
+    return recorded is not None and (recorded.state, recorded.message, recorded.steps) == (
         trial.state,
         trial.message,
         trial.steps,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dmls_core
 from dmls_core.cli import demo
-from dmls_core.cli.platform_commands import DOCKERFILE, SOURCES, source_revision
+from dmls_core.cli.platform_start import DOCKERFILE, SOURCES, source_revision
 from dmls_core.cli.spec_commands import check_files
 
 ROOT = Path(dmls_core.__file__).parents[1]

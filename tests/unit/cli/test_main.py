@@ -12,7 +12,7 @@ import pytest
 from dmls_core.cli import job_commands
 from dmls_core.errors import DataError, StoreError, ValidationIssue
 
-COMMANDS = "demo up down env doctor validate schema train submit jobs show logs deploy predict".split()
+COMMANDS = "demo up down env doctor validate schema train submit jobs show logs approve predict".split()
 
 HEAVY = (
     "airflow boto3 great_expectations httpx lightgbm mlflow numpy optuna pandas polars pyarrow sklearn "
@@ -33,6 +33,13 @@ def test_every_command_has_its_help(dmls, command):
     assert done.code == 0
     assert f"dmls {command}" in done.out
     assert "``" not in done.out, "Rich takes a word in brackets for markup, and leaves it out"
+
+
+def test_deploy_is_an_alias_of_approve(dmls):
+    done = dmls("deploy", "--help")
+    assert done.code == 0
+    assert "Alias of dmls approve." in done.out.replace("`", "")
+    assert dmls("deploy", "lab/none").err == dmls("approve", "lab/none").err != ""
 
 
 def test_starting_the_command_imports_nothing_heavy():
@@ -95,7 +102,7 @@ def test_env_needs_a_running_platform(dmls, tmp_path):
 
 
 def test_doctor_lists_the_installed_extensions(dmls, monkeypatch):
-    monkeypatch.setattr("dmls_core.devstack.platform.Platform.doctor", lambda _: [])
+    monkeypatch.setattr("dmls_core.devstack.doctor.examine", lambda _: [])
 
     listed = json.loads(dmls("doctor", "--json").out)["extensions"]
     text = dmls("doctor").out

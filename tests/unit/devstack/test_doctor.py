@@ -13,7 +13,7 @@ from dmls_core.devstack.airflow import BUNDLE_CLASSPATH
 from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.doctor import Check, examine, machine
 from dmls_core.devstack.doctor.services import check_runner, check_signing, service_checks
-from dmls_core.devstack.platform import Platform, State
+from dmls_core.devstack.platform import Platform
 from dmls_core.errors import StoreError
 from dmls_core.settings import Settings
 from dmls_core.store import open_store
@@ -193,7 +193,7 @@ def test_what_is_no_address_is_a_finding(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("DMLS_HOME", str(tmp_path / "none"))
     for name in ("MLFLOW_TRACKING_URI", "DMLS_AIRFLOW_URL"):
         monkeypatch.setenv(name, address)
-    checks = {check.name: check for check in examine(State(tmp_path / "none", (), None), {})}
+    checks = {check.name: check for check in examine(Platform(tmp_path / "none"))}
     for name in ("mlflow", "airflow"):
         assert checks[name].state == "broken"
         assert address in checks[name].message
@@ -207,7 +207,7 @@ def test_an_answer_that_makes_no_sense_hides_no_other_finding(
     for name in ("MLFLOW_TRACKING_URI", "DMLS_AIRFLOW_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DMLS_TRITON_HTTP", services.address)
-    checks = examine(State(tmp_path / "none", (), None), {})
+    checks = examine(Platform(tmp_path / "none"))
     assert any(check.name == "python" for check in checks)
     assert [check.state for check in checks if "JSONDecodeError" in check.message] == ["broken"]
 
@@ -215,7 +215,7 @@ def test_an_answer_that_makes_no_sense_hides_no_other_finding(
 def test_nothing_is_set_up_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DMLS_HOME", str(tmp_path / "none"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
-    checks = {check.name: check for check in Platform(tmp_path / "none").doctor()}
+    checks = {check.name: check for check in examine(Platform(tmp_path / "none"))}
     assert checks["python"].state == "ok"
     assert checks["packages: airflow"].state == "ok"
     assert checks["docker"].state == "missing"
@@ -229,11 +229,11 @@ def test_nothing_is_set_up_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_state_folder_that_others_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DMLS_HOME", str(tmp_path))
-    (tmp_path / "identity.json").touch(0o644)
+    (tmp_path / "settings.json").touch(0o644)
     tmp_path.chmod(0o700)
-    (check,) = [c for c in examine(State(tmp_path, (), None), {}) if c.name == "state folder"]
+    (check,) = [c for c in examine(Platform(tmp_path)) if c.name == "state folder"]
     assert check.state == "broken"
-    assert "identity.json" in check.message
+    assert "settings.json" in check.message
     assert "chmod" in check.hint
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from optuna.pruners import NopPruner
 
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
+from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
 from dmls_core.search.task import Fold, SearchTask
 
 Params = dict[str, Any]
@@ -35,6 +37,13 @@ class FakeEngine(SklearnForestEngine):
     def fit(self, _model: object, params: Params, *_data: object, **_options: object) -> FakeFitted:
         self.fits.append(dict(params))
         return FakeFitted(self.function(dict(params)))
+
+
+def unpruned(name: str) -> SearchStrategy:
+    """Return a strategy whose trials are all scored in full."""
+    strategy = load_strategy(name)
+    strategy.pruner = NopPruner
+    return strategy
 
 
 def make_task(function: Callable[[Params], float], **changes: Any) -> SearchTask:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dmls_core.search.callbacks import early_stopping
+from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import ModelCandidate, SearchStrategy
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Range
 from dmls_core.spec.tables import EarlyStop, Search
-from tests.unit.search.conftest import make_task
+from tests.unit.search.conftest import make_task, unpruned
 
 
 def trials(
@@ -79,7 +79,7 @@ def test_a_number_means_trials_without_a_better_score():
 def test_a_search_ends_where_a_resumed_one_does():
     task = make_task(lambda p: -abs(p["n_estimators"] - 60))
     space = Space({"n_estimators": Range(min=50, max=500)}, {})
-    models = [ModelCandidate(CrossValidation(task, space), SearchStrategy("tpe"))]
+    models = [ModelCandidate(CrossValidation(task, space), unpruned("tpe"))]
     should_stop = early_stopping(EarlyStop(trials=6), "maximize")
 
     _, whole = search(models, 200, should_stop=should_stop)

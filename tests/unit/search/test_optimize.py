@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
+from dmls_core.search.candidate import ModelCandidate, make_candidate
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.optimize import pick_winner, search
-from dmls_core.search.strategies.strategies import ModelCandidate, SearchStrategy, make_candidate
+from dmls_core.search.strategies.strategy import load_strategy
 from dmls_core.search.study.storage import LocalStorage
 from dmls_core.search.study.study import SearchStudy
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range
-from tests.unit.search.conftest import make_task, refuses
+from tests.unit.search.conftest import make_task, refuses, unpruned
 from tests.unit.search.forest.conftest import make_task as make_forest_task
 
 TREES = Range(min=50, max=500)
@@ -28,9 +29,8 @@ STRATEGIES = ["tpe", "random", "grid"]
 
 
 def candidate(task, space=SPACE, strategy="tpe"):
-    pruner = "halving" if strategy == "halving" else "none"
-    sampler = "random" if strategy == "halving" else strategy
-    return ModelCandidate(CrossValidation(task, space), SearchStrategy(sampler, pruner))
+    chosen = load_strategy(strategy) if strategy == "halving" else unpruned(strategy)
+    return ModelCandidate(CrossValidation(task, space), chosen)
 
 
 def run(task, space=SPACE, n_trials=8, strategy="tpe", **options):

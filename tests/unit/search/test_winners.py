@@ -10,7 +10,7 @@ import pytest
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search.strategies.strategies import ModelCandidate, make_candidate
+from dmls_core.search.candidate import ModelCandidate, make_candidate
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.search.winners import pick_winners

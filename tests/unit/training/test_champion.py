@@ -17,11 +17,12 @@ from dmls_core.data.formats.data_files import content_hash
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.spec import Spec
-from dmls_core.training.champion import compare_with_champion, fetch_champion
+from dmls_core.training.champion import fetch_champion
+from dmls_core.training.comparison import compare_with_champion
 from dmls_core.training.model_folder import export_model
 from dmls_core.training.pipeline import describe_data
 from dmls_core.training.prepare import make_task, prepare
-from dmls_core.training.request import Job, RequestedModel, TrainRequest, cut_data, fetch_data
+from dmls_core.training.request import RequestedModel, TrainingJob, TrainRequest, cut_data, fetch_data
 
 SPEC = """model = "random-forest-classifier"
 n_trials = 1
@@ -87,7 +88,7 @@ def run(
     (scratch / "out").mkdir(parents=True)
     model = CATALOGUE[spec.model]
     models = (RequestedModel(model, "cpu", dict(spec.models[0].hyperparameters)),)
-    job = Job(request, spec, models, "0" * 16, files, scratch / "out")
+    job = TrainingJob(request, spec, models, "0" * 16, files, scratch / "out")
     champion = fetch_champion(job) if request.champion else None
     prepared = prepare(spec, model, [file.path for file in files], champion=champion)
     engine = load_engine("cpu", model.name)

@@ -11,9 +11,9 @@ from sklearn.ensemble import RandomForestRegressor
 
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.optimize import search as find
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.spec import Choice, Range, Spec
 from dmls_core.stored_matrix import StoredMatrix

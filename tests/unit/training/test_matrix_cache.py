@@ -13,7 +13,7 @@ from dmls_core.data.table.memory import TableSize
 from dmls_core.models import load_spec
 from dmls_core.training import matrix_cache
 from dmls_core.training.matrix_cache import MatrixCache
-from dmls_core.training.request import Job, TrainRequest, fetch_data
+from dmls_core.training.request import TrainingJob, TrainRequest, fetch_data
 from dmls_core.training.run import _requested_models
 
 ROWS = 60
@@ -46,7 +46,7 @@ def make_job(tmp_path, monkeypatch):
         )
         request = TrainRequest("spec.toml", (str(data),), str(tmp_path / name), team=team)
         files = fetch_data(request.data, (), tmp_path / name)
-        return Job(
+        return TrainingJob(
             request, parsed, _requested_models(request, parsed), "key", files, tmp_path / name / "out", ""
         )
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dmls_core.models import CATALOGUE
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import Space
 from dmls_core.spec import Range
 from dmls_core.training import TrainRequest, train

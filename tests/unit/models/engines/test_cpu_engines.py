@@ -78,7 +78,7 @@ def test_gains_beyond_what_numbers_hold_share_the_importance():
 
 
 def test_balanced_weights_give_each_class_the_same_total():
-    from dmls_core.models.engines.lightgbm import class_weights
+    from dmls_core.models.engines.booster import class_weights
 
     y = np.array([0, 0, 0, 2])
     weights = class_weights(y)

@@ -20,12 +20,12 @@ from dmls_core.models.engines.cuda import to_device
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.xgboost import CudaXGBoostEngine
 from dmls_core.models.metrics import scorer
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.forest import growing
 from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space
 from dmls_core.search.forest.trees import prune_tree
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space, make_folds
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Choice

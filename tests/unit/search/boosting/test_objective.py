@@ -24,8 +24,8 @@ from dmls_core.search.boosting.learning_curve import (
 )
 from dmls_core.search.boosting.objective import KEPT, BinnedFolds, BoostingObjective
 from dmls_core.search.boosting.shrinkage import Shrinkage
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range

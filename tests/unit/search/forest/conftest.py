@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dmls_core.models import CATALOGUE
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search as find
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range

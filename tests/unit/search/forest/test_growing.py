@@ -16,13 +16,13 @@ from dmls_core.models.engines import ForestEngine
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.forests import RANDOM_FORESTS, SklearnForestEngine
 from dmls_core.models.trees import read_trees
+from dmls_core.search.candidate import make_candidate
 from dmls_core.search.forest import growing
 from dmls_core.search.forest.growing import BlockForest, seed_of_block
 from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space, structural
 from dmls_core.search.forest.trees import prune_tree
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategies import make_candidate
 from dmls_core.search.task import Space
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, make_task

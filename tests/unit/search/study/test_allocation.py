@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dmls_core.search.study.allocation import Entry, Turn, expected_trials, next_turn
+from dmls_core.search.study.allocation import ModelTrials, Turn, expected_trials, next_turn
 
 
 def more(one: float, other: float) -> bool:
@@ -17,7 +17,7 @@ def allocated(models: int, n_trials: int, scores: list[float]) -> list[int]:
     """Allocate trials to models that always score the same; return the number of each."""
     values: list[list[float]] = [[] for _ in range(models)]
     while True:
-        entries = [Entry(str(number), tuple(own)) for number, own in enumerate(values)]
+        entries = [ModelTrials(str(number), tuple(own)) for number, own in enumerate(values)]
         turn = next_turn(entries, n_trials, more)
         if not isinstance(turn, Turn):
             assert turn == "end"
@@ -47,13 +47,13 @@ def test_of_equal_models_the_first_one_goes_on():
 
 
 def test_a_rung_is_decided_once_all_its_trials_have_ended():
-    done, busy = Entry("a", (0.1, 0.2)), Entry("b", (0.9,), running=1)
+    done, busy = ModelTrials("a", (0.1, 0.2)), ModelTrials("b", (0.9,), running=1)
     assert next_turn([done, busy], 8, more) == "wait"
     assert next_turn([done, replace(busy, values=(0.9, 0.1), running=0)], 8, more) == Turn("b", 6)
 
 
 def test_the_trials_that_an_exhausted_winner_leaves_go_to_the_others():
-    exhausted, open_one = Entry("a", (0.9,), closed=True), Entry("b", (0.1, 0.2))
+    exhausted, open_one = ModelTrials("a", (0.9,), closed=True), ModelTrials("b", (0.1, 0.2))
     assert next_turn([exhausted, open_one], 8, more) == Turn("b", 7)
     assert next_turn([exhausted, replace(open_one, closed=True)], 8, more) == "end"
 
@@ -64,6 +64,6 @@ def test_with_a_timeout_rungs_have_the_trials_that_there_is_time_for():
     assert expected_trials(100, 3, 0.25) == 12
     assert expected_trials(10, 3, 0.01) == 10
     assert expected_trials(100, 3, 0.99) == 4
-    first = Entry("a", (0.1, 0.2, 0.3))
-    assert next_turn([first, Entry("b", ())], 100, more) == Turn("a", 25)
-    assert next_turn([first, Entry("b", ())], expected_trials(100, 3, 0.25), more) == Turn("b", 3)
+    first = ModelTrials("a", (0.1, 0.2, 0.3))
+    assert next_turn([first, ModelTrials("b", ())], 100, more) == Turn("a", 25)
+    assert next_turn([first, ModelTrials("b", ())], expected_trials(100, 3, 0.25), more) == Turn("b", 3)

@@ -1,58 +1,22 @@
-"""Strategies of ``[search] strategy``: the sampler and the pruner of each."""
+"""The models that a search compares."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from dmls_core.models.engines import BoostingEngine, ForestEngine
 from dmls_core.search.boosting.objective import BoostingObjective
 from dmls_core.search.boosting.shrinkage import resolve
 from dmls_core.search.forest.objective import ForestObjective
 from dmls_core.search.objective import CrossValidation
+from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
 
 if TYPE_CHECKING:
     from dmls_core.search.objective import Objective
     from dmls_core.search.task import SearchTask, Space
     from dmls_core.spec.definitions import Scalar
-
-Strategy = Literal["auto", "tpe", "random", "grid", "halving", "cma-es"]
-Sampler = Literal["tpe", "random", "grid", "cma-es"]
-Pruner = Literal["none", "halving"]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchStrategy:
-    """A sampler, and a pruner: Optuna's successive halving, or none.
-
-    With ``portfolio``, the first trials are those of the model's portfolio.
-    """
-
-    sampler: Sampler
-    pruner: Pruner = "none"
-    portfolio: bool = False
-
-
-FOREST_STRATEGIES: dict[Strategy, SearchStrategy] = {
-    "auto": SearchStrategy("tpe"),
-    "tpe": SearchStrategy("tpe"),
-    "random": SearchStrategy("random"),
-    "grid": SearchStrategy("grid"),
-    "halving": SearchStrategy("random"),
-    "cma-es": SearchStrategy("cma-es"),
-}
-"""Strategies of forests, whose objective prunes configurations itself, rung by rung."""
-
-STRATEGIES: dict[Strategy, SearchStrategy] = {
-    "auto": SearchStrategy("tpe", "halving", portfolio=True),
-    "tpe": SearchStrategy("tpe", "halving"),
-    "random": SearchStrategy("random", "halving"),
-    "grid": SearchStrategy("grid"),
-    "halving": SearchStrategy("random", "halving"),
-    "cma-es": SearchStrategy("cma-es"),
-}
-"""Strategies of other models. A grid is scored in full, and CMA-ES learns from complete trials only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +45,7 @@ class ModelCandidate:
 
 
 def make_candidate(
-    strategy: Strategy,
+    strategy: str,
     task: SearchTask,
     space: Space,
     n_trials: int,
@@ -95,14 +59,14 @@ def make_candidate(
     hyperparameters of an ``earlier`` model first, if the space contains them.
     """
     if isinstance(task.engine, ForestEngine):
-        return ModelCandidate(ForestObjective(task, space, n_trials), FOREST_STRATEGIES[strategy])
+        return ModelCandidate(ForestObjective(task, space, n_trials), load_strategy(strategy))
     space, speedup = resolve(space, len(task.truth), task.n_classes, task.model.family)
     objective = (
         BoostingObjective(task, space, speedup)
         if isinstance(task.engine, BoostingEngine)
         else CrossValidation(task, space)
     )
-    chosen, suggested, first = STRATEGIES[strategy], objective.suggested, {}
+    chosen, suggested, first = load_strategy(strategy), objective.suggested, {}
     if chosen.portfolio and earlier and suggested.contains(earlier):
         first = {name: earlier[name] for name in suggested.searched}
     return ModelCandidate(objective, chosen, first)

@@ -1,0 +1,5 @@
+from dmls_core.testing import SamplerSuite
+
+
+class TestQMC(SamplerSuite):
+    name = "qmc"
