@@ -1,4 +1,4 @@
-"""Find what packages register with DMLS by entry points: engines, metrics, notifiers, runners and stores.
+"""Find what packages register with DMLS by entry points, such as engines, stores and serving formats.
 
 What DMLS ships is registered the same way, in ``pyproject.toml``.
 """
@@ -16,7 +16,9 @@ from dmls_core.errors import PlatformError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, SelectableGroups
 
-Group = Literal["dmls.engines", "dmls.metrics", "dmls.notifiers", "dmls.runners", "dmls.stores"]
+Group = Literal[
+    "dmls.engines", "dmls.metrics", "dmls.notifiers", "dmls.runners", "dmls.serving_formats", "dmls.stores"
+]
 
 T = TypeVar("T")
 

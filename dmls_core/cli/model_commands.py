@@ -304,7 +304,6 @@ def drift(
     from dmls_core.data.formats.conversion import converted
     from dmls_core.monitoring.new_data import check_files, fetch_baseline
     from dmls_core.monitoring.pages import drift_page
-    from dmls_core.serving.formats.treelite import checkpoint
     from dmls_core.spec import Drift as DriftTable
     from dmls_core.store import layout
     from dmls_core.tracking.registry import find_champion
@@ -318,7 +317,7 @@ def drift(
     run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
     with TemporaryDirectory(prefix="dmls-drift-") as scratch, converted(data, spec["data"]) as files:
         model = fetch_baseline(store, *name, run_key, Path(scratch))
-        found = check_files(model, files, threshold, checkpoint.predict_file)
+        found = check_files(model, files, threshold)
     try:
         page.write_text(drift_page(found, str(name)), encoding="utf-8", errors="replace")
     except OSError as error:

@@ -6,7 +6,7 @@ A missing column or a text in a column of numbers is a finding of the comparison
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,18 +22,16 @@ from dmls_core.data.table.table import Table, TableColumn, encode_table
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
 from dmls_core.monitoring.drift import Drift, compare
 from dmls_core.monitoring.profile import Column, Profile, Values, predicted
+from dmls_core.serving.formats.base import format_of
 from dmls_core.settings import DataLimits
 from dmls_core.store import Store, layout
 
 BASELINE = "baseline.json"
 ENCODER = "encoder.json"
-CHECKPOINT = "checkpoint.tl"
+MODEL_JSON = "model.json"
 
 PREDICTED_ROWS = 50_000
 """Rows of the new data that the model predicts; a random sample of more."""
-
-Predict = Callable[[Path, NDArray[np.float32]], NDArray[np.float32]]
-"""(checkpoint, encoded rows) -> predictions, as ``serving.checkpoint.predict`` returns them."""
 
 
 def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path) -> Path:
@@ -44,7 +42,10 @@ def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path
     """
     base = layout.run_folder(team, job, run_key) + layout.MODEL
     try:
-        for name in (BASELINE, ENCODER, CHECKPOINT):
+        for name in (BASELINE, ENCODER, MODEL_JSON):
+            store.download(base + name, folder / name)
+        serving = format_of(json.loads((folder / MODEL_JSON).read_bytes()), f"the run {run_key}")
+        for name in serving.files:
             store.download(base + name, folder / name)
     except ObjectMissingError as error:
         raise NotFoundError(
@@ -56,10 +57,10 @@ def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path
     return folder
 
 
-def check_files(model: Path, paths: Sequence[Path], threshold: float, predict: Predict) -> Drift:
+def check_files(model: Path, paths: Sequence[Path], threshold: float) -> Drift:
     """Compare CSV or Parquet files of new data with the baseline of a model.
 
-    The folder ``model`` has ``baseline.json``, ``encoder.json`` and ``checkpoint.tl``. A column has drifted
+    The folder ``model`` has what ``fetch_baseline`` copies. A column has drifted
     from the population stability index ``threshold`` on.
 
     Raises:
@@ -75,7 +76,8 @@ def check_files(model: Path, paths: Sequence[Path], threshold: float, predict: P
     data = read_new_data(paths, baseline, dates)
     values = {(column.role, column.name): column for column in data.values}
     if (rows := _encoded(encoder, data)) is not None:
-        predictions = predicted(predict(model / CHECKPOINT, rows), encoder.target.labels)
+        serving = format_of(json.loads((model / MODEL_JSON).read_bytes()))
+        predictions = predicted(serving.load(model)(rows), encoder.target.labels)
         values[predictions.role, predictions.name] = predictions
     return compare(baseline, values, data.rows, threshold)
 

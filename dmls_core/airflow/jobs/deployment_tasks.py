@@ -326,7 +326,6 @@ def _trained(run: JobRun) -> str:
 
 def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoice) -> None:
     """Write a deployment, unless an earlier try did; ``served`` has no proof if the task is repeated."""
-    from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS
     from dmls_core.serving.predict.card import CARD, card_of_deployed
     from dmls_core.serving.repository.options import describe_scaling
 
@@ -351,7 +350,7 @@ def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoic
     facts = {"Version in Triton": served.version, "Deployed": f"{at}, by {by}"}
     if served.proof:
         facts["One row takes"] = f"{served.proof.milliseconds:.2f} ms (median, over the slower protocol)"
-        facts["Served by"] = DESCRIPTIONS[served.proof.backend]
+        facts["Served by"] = served.proof.served_by
     facts["Served with"] = choice.text
     for found in choice.measured:
         rates = " to ".join(f"{rate:,.0f}" for rate in (min(found.rates), max(found.rates)))

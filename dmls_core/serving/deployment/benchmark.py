@@ -22,7 +22,7 @@ from dmls_core.serving.repository.options import (
     write_scaling_choice,
 )
 from dmls_core.serving.triton.client import TritonClient
-from dmls_core.serving.triton.model_config import CANDIDATE, CHECKPOINT_FILE, SIMPLEST, Scaling, table_name
+from dmls_core.serving.triton.model_config import CANDIDATE, SIMPLEST, Scaling, table_name
 from dmls_core.serving.triton.tensors import table_tensors
 from dmls_core.settings import ServingLimits
 
@@ -84,10 +84,9 @@ def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
                 loader.close()
             return ScalingMeasurement(scaling, _rates(client, turn))
 
-        # Each instance of a forest holds a copy of it.
+        # Each instance holds a copy of the model.
         limit = ServingLimits.from_environment().checkpoint_bytes
-        info = repository.store.head(f"{model}/{version}/{CHECKPOINT_FILE}")
-        size = info.size if info else 0
+        size = repository.size(model, version)
         choice = compare_scalings(
             measure, [other for other in ALTERNATIVES if other.instances * size <= limit]
         )

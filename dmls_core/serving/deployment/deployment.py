@@ -15,8 +15,7 @@ from pathlib import Path
 from dmls_core.errors import DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
 from dmls_core.serving.deployment.signed_models import check_signature, signers
 from dmls_core.serving.deployment.verification import GoldenRows, Proof
-from dmls_core.serving.formats.treelite.checkpoint_check import check_checkpoint
-from dmls_core.serving.formats.treelite.forest_size import check_size
+from dmls_core.serving.formats.model_check import check_model, check_size
 from dmls_core.serving.repository.intents import Intent, clear_intent, write_intent
 from dmls_core.serving.repository.options import Canary, ServingOptions
 from dmls_core.serving.repository.repository import Repository
@@ -77,18 +76,18 @@ class Deployment:
         """Write a run's ``model/`` folder as a version, and load it on every server as the candidate.
 
         What Triton serves does not change. Staging the same files again gives the same version. The folder
-        holds ``checkpoint.tl``, ``encoder.json``, ``golden.json`` and ``model.json``.
+        holds ``encoder.json``, ``golden.json``, ``model.json`` and the files of the model's serving format.
 
         Raises:
-            UserError: the model exceeds the size limit.
-            ServingError: the checkpoint is damaged and nothing was loaded, or the version could not be
+            UserError: the model exceeds the size limit, or no installed package serves its format.
+            ServingError: a file is damaged and nothing was loaded, or the version could not be
                 written or loaded; the candidate is removed then.
         """
-        check_size(self.model, folder)
+        check_size(folder, self.model)
         with self.repository.lock(self.model):
             try:
                 check_signature(folder, self.model, self.model)
-                check_checkpoint(folder, self.model)
+                check_model(folder, self.model)
             except ServingError as error:
                 raise ServingError(f"{error}. {self._serve_again()}") from error
             version = self.repository.add(self.model, folder)
@@ -161,12 +160,12 @@ class Deployment:
             return DeployedVersion(self.model, wanted, now)
 
     def check_version(self, version: int) -> None:
-        """Check a version's files, its checkpoint in a child process; raise ServingError for damage."""
+        """Check a version's files, the model's in a child process; raise ServingError for damage."""
         self.repository.check(self.model, version)
         model = f"{self.model} version {version}"
         with self.repository.local_copy(self.model, version) as folder:
             check_signature(folder, self.model, model)
-            check_checkpoint(folder, model)
+            check_model(folder, model)
 
     def take_down(self, begin: Callable[[], None] | None = None) -> int | None:
         """Stop serving the model and its challenger; return the version that was served.

@@ -33,7 +33,7 @@ from table_versions import Version, texts_of  # type: ignore[import-not-found]
 
 RECORDS = ".dmls/shared"
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}")
-ENCODER, CHECKPOINT = "encoder.json", "checkpoint.tl"
+ENCODER = "encoder.json"
 NUMBERED = re.compile(r"(input|output|probabilities|value|version)_([0-9]{1,5})")
 COLUMN = re.compile(r"(number|text)_([0-9]{1,5})")
 ALIVE = "dmls.alive"
@@ -105,11 +105,13 @@ class TritonPythonModel:
         code = own / args["model_version"]
         _module(code / "private_memory.py").make_memory_private()
         self.code = _module(code / "encoder.py")
-        self.open_forest = _module(code / "own_forest.py").open_forest
-        if importlib.util.find_spec("treelite") is None:
-            raise pb_utils.TritonModelException(
-                "the Python of Triton has no treelite: install it there, or unset DMLS_SERVING_SHARED_BYTES"
-            )
+        self.in_process = [_module(path) for path in sorted(code.glob("in_process_*.py"))]
+        for module in self.in_process:
+            if importlib.util.find_spec(module.REQUIRES) is None:
+                raise pb_utils.TritonModelException(
+                    f"the Python of Triton has no {module.REQUIRES}: install it there, or unset "
+                    "DMLS_SERVING_SHARED_BYTES"
+                )
         self.versions: OrderedDict[tuple[int, int], tuple[Any, SharedVersion]] = OrderedDict()
         self.size = 0
         self.started = math.inf
@@ -217,15 +219,21 @@ class TritonPythonModel:
         if not (isinstance(number, int) and number > 0 and MODEL_NAME.fullmatch(model)):
             raise RequestError(f"{record.name} is no record of a model")
         folder = self.repository / model / str(number)
-        encoder, forest = (folder / ENCODER).read_bytes(), (folder / CHECKPOINT).read_bytes()
-        for name, content in ((ENCODER, encoder), (CHECKPOINT, forest)):
-            if hashlib.sha256(content).hexdigest() != about["sha256"][name]:
+        contents = {}
+        for name, expected in about["sha256"].items():
+            if Path(name).name != name:
+                raise RequestError(f"{record.name} is no record of a model")
+            contents[name] = (folder / name).read_bytes()
+            if hashlib.sha256(contents[name]).hexdigest() != expected:
                 raise RequestError(f"{name} of version {number} is damaged: deploy the model again")
+        encoder = contents.pop(ENCODER)
         version = Version(self.code, number, json.loads(encoder))
-        opened = self.open_forest(folder / CHECKPOINT, len(version.encoder.column_names))
-        if opened is None:
-            raise RequestError(f"{CHECKPOINT} of version {number} cannot be read: deploy the model again")
-        return SharedVersion(version, opened, ENCODER_FACTOR * len(encoder) + len(forest))
+        for module in self.in_process:
+            opened = module.open_model(folder, len(version.encoder.column_names))
+            if opened is not None:
+                size = ENCODER_FACTOR * len(encoder) + sum(map(len, contents.values()))
+                return SharedVersion(version, opened, size)
+        raise RequestError(f"the model of version {number} cannot be read: deploy it again")
 
 
 def _table_slot(wanted: dict[str, int]) -> tuple[str, int]:

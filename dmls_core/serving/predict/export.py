@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from dmls_core.errors import NotFoundError, UserError, ValidationIssue
+from dmls_core.serving.formats.base import ServingFormat
 from dmls_core.serving.repository.repository import MODEL_FILES, Repository
-from dmls_core.serving.triton.model_config import BOOKKEEPING, CHECKPOINT_FILE, table_name
+from dmls_core.serving.triton.model_config import BOOKKEEPING, table_name
 
 Target = Literal["triton", "kserve", "onnx"]
 
@@ -27,7 +28,7 @@ STOP_SECONDS = 30
 """Time that Triton gets to answer the requests in flight when its pod ends."""
 
 BASE_MEMORY, MEMORY_FACTOR = 1 << 30, 3
-"""Memory limit of a pod in bytes: the server with Python, and multiples of the checkpoint's size."""
+"""Memory limit of a pod in bytes: the server with Python, and multiples of the model's size."""
 
 
 def export_version(
@@ -71,13 +72,14 @@ def export_version(
     about: dict[str, Any] = {"schema": 1, "model": model, "version": number, "target": target}
     with TemporaryDirectory(prefix="dmls-export-") as scratch:
         folder = Path(scratch)
-        for name in MODEL_FILES:
+        serving = repository.format(model, number)
+        for name in (*serving.files, *MODEL_FILES):
             repository.store.download(f"{model}/{number}/{name}", folder / name)
         if target == "onnx":
-            about["largest_difference"] = _write_onnx(folder, out, model, number)
+            about["largest_difference"] = _write_onnx(serving, folder, out, model, number)
         else:
             _write_repository(folder, out / MODELS, model)
-            _write_manifests(target, out, model, number, uri, (folder / CHECKPOINT_FILE).stat().st_size)
+            _write_manifests(target, out, model, number, uri, serving.size(folder))
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
     return {**about, "files": files}
 
@@ -95,14 +97,11 @@ def _check_arguments(target: Target, out: Path, uri: str) -> None:
         raise UserError(ValidationIssue(f"{uri!r} is no place for a repository", hint=hint))
 
 
-def _write_onnx(folder: Path, out: Path, model: str, version: int) -> float:
-    # Imported here: ONNX Runtime is an extra, and Treelite slow to import.
-    from dmls_core.serving.formats.treelite.onnx_export import write_onnx
-
+def _write_onnx(serving: ServingFormat, folder: Path, out: Path, model: str, version: int) -> float:
     about = json.loads((folder / "model.json").read_text("utf-8"))
     metadata = {"model": model, "version": str(version)}
     metadata |= {key: json.dumps(about[key], ensure_ascii=False) for key in ("features", "labels")}
-    difference = write_onnx(folder, out / "model.onnx", metadata)
+    difference = serving.write_onnx(folder, out / "model.onnx", metadata)
     shutil.copyfile(folder / "encoder.json", out / "encoder.json")
     return difference
 

@@ -18,6 +18,9 @@ from dmls_core.store import Store
 from dmls_core.store.base import file_sha256
 from dmls_core.store.local import LocalStore
 
+VERSION_FILE = "dmls.json"
+"""Record of a version: the SHA-256 of its files."""
+
 
 def sha256(path: Path) -> str:
     """Return the hex SHA-256 of a file."""

@@ -29,9 +29,16 @@ from typing import Any
 
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError
 from dmls_core.serving.deployment.signature import SIGNATURE_FILE
-from dmls_core.serving.formats.treelite.checkpoint_check import MODEL_JSON
-from dmls_core.serving.repository.configurations import VERSION_FILE, Configurations
-from dmls_core.serving.repository.files import RepositoryFiles, checksums, failing, recorded_checksums
+from dmls_core.serving.formats.base import ServingFormat, format_of
+from dmls_core.serving.formats.model_check import MODEL_JSON, read_model_json
+from dmls_core.serving.repository.configurations import Configurations
+from dmls_core.serving.repository.files import (
+    VERSION_FILE,
+    RepositoryFiles,
+    checksums,
+    failing,
+    recorded_checksums,
+)
 from dmls_core.serving.repository.locks import Lease, file_lock, lease
 from dmls_core.serving.repository.options import (
     ScalingChoice,
@@ -45,7 +52,6 @@ from dmls_core.serving.triton.model_config import (
     BOOKKEEPING,
     CANDIDATE,
     CHALLENGER,
-    CHECKPOINT_FILE,
     CONFIG_FILE,
     SIMPLEST,
     InstanceKind,
@@ -57,8 +63,8 @@ from dmls_core.serving.triton.model_config import (
 from dmls_core.store import Store, open_store
 from dmls_core.store.local import LocalStore
 
-MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", MODEL_JSON)
-"""Files of a version. Triton reads the checkpoint; verification and clients read the others."""
+MODEL_FILES = ("encoder.json", "golden.json", MODEL_JSON)
+"""Files of a version besides those that Triton reads: verification and clients read them."""
 
 REMEMBERED = 100
 """Verified versions that the record names, the latest ones; far fewer stay in the repository."""
@@ -158,7 +164,8 @@ class Repository:
         used for other files again. A missing file, or a copy that differs, raises ServingError.
         """
         with failing(f"write a version of {name}"):
-            sums = checksums(folder, MODEL_FILES)
+            serving = format_of(read_model_json(folder, name), name)
+            sums = checksums(folder, (*serving.files, *MODEL_FILES))
             versions = self.versions(name)
             same = (version for version in reversed(versions) if self._sums(name, version) == sums)
             number = next(same, None) or max((0, *versions, *self.verified(name))) + 1
@@ -179,9 +186,25 @@ class Repository:
             self._files.check(f"{name}/{version}/{file}", expected)
 
     def check_copy(self, name: str, version: int, suffix: str = "") -> None:
-        """Compare a version's checkpoint, or the candidate's or challenger's copy of it; see ``check``."""
-        expected = self._sums(name, version)[CHECKPOINT_FILE]
-        self._files.check(f"{name}{suffix}/{version}/{CHECKPOINT_FILE}", expected)
+        """Compare the files that Triton reads, or the candidate's or challenger's copies; see ``check``."""
+        sums = self._sums(name, version)
+        for file in self.format(name, version).files:
+            self._files.check(f"{name}{suffix}/{version}/{file}", sums[file])
+
+    def format(self, name: str, version: int) -> ServingFormat:
+        """Return the serving format of a version; ``UserError``: no installed package serves it."""
+        return self._configurations.format(name, version)
+
+    def size(self, name: str, version: int) -> int:
+        """Return the size of a version's model in bytes; 0: a file is missing."""
+        with failing(f"read version {version} of {name}"):
+            return self._configurations.size(name, version)
+
+    def _copy_model(self, name: str, version: int, folder: Path, suffix: str) -> None:
+        """Copy the files that Triton reads from ``folder`` to the candidate or challenger."""
+        sums = self._sums(name, version)
+        for file in self.format(name, version).files:
+            self._files.copy(folder / file, f"{name}{suffix}/{version}/{file}", sums[file])
 
     @contextmanager
     def local_copy(self, name: str, version: int) -> Iterator[Path]:
@@ -206,9 +229,7 @@ class Repository:
         with failing(f"write the candidate of {name}"):
             if tuple(self._folders(candidate)) not in {(), (version,)}:
                 self.unstage(name)
-            expected = self._sums(name, version)[CHECKPOINT_FILE]
-            key = f"{candidate}/{version}/{CHECKPOINT_FILE}"
-            self._files.copy(folder / CHECKPOINT_FILE, key, expected)
+            self._copy_model(name, version, folder, CANDIDATE)
         choice = None
         if self.shares(name, version):
             shared = ScalingChoice(reason="small models share one process")
@@ -221,7 +242,7 @@ class Repository:
         write_scaling_choice(self.store, name, version, choice, self.versions(name))
         with failing(f"configure the candidate of {name}"):
             self._configurations.tables.add_encoder(name, version)
-            self._configurations.write_forest(candidate, version, choice.scaling)
+            self._configurations.write_model(candidate, version, choice.scaling)
 
     def configure_candidate(self, name: str, version: int, scaling: Scaling) -> None:
         """Write the configurations of a candidate and its table endpoint; Triton reads them when it loads."""
@@ -251,8 +272,7 @@ class Repository:
         choice = read_scaling_choice(self.store, name, served)
         options = replace(self.options(name), canary=None)
         with failing(f"read the versions of {name}"):
-            files = [self.store.head(f"{name}/{v}/{CHECKPOINT_FILE}") for v in (served, version)]
-            sizes = sorted(file.size for file in files if file)
+            sizes = sorted(self.size(name, v) for v in (served, version))
             fits = self._configurations.tables.fits(name, [version, served], options, choice.scaling)
         if not fits or sizes[-1] > SIMILAR_SIZE * sizes[0]:
             return None
@@ -275,10 +295,8 @@ class Repository:
         """Write a version's forest under the challenger's name."""
         challenger = check_model_name(name) + CHALLENGER
         with failing(f"write the challenger of {name}"):
-            expected = self._sums(name, version)[CHECKPOINT_FILE]
-            key = f"{challenger}/{version}/{CHECKPOINT_FILE}"
-            self._files.copy(folder / CHECKPOINT_FILE, key, expected)
-            self._configurations.write_forest(challenger, version, SIMPLEST)
+            self._copy_model(name, version, folder, CHALLENGER)
+            self._configurations.write_model(challenger, version, SIMPLEST)
 
     def remove_challenger(self, name: str) -> None:
         """Remove the challenger's files."""

@@ -19,10 +19,10 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from dmls_core.errors import ConflictError, ObjectMissingError, ServingError, ServingTimeoutError
+from dmls_core.serving.formats.base import ServingFormat, in_process_code
 from dmls_core.serving.repository.files import RepositoryFiles
-from dmls_core.serving.repository.table_files import ENCODER
 from dmls_core.serving.triton.client import TritonClient
-from dmls_core.serving.triton.model_config import BOOKKEEPING, CHECKPOINT_FILE, CONFIG_FILE
+from dmls_core.serving.triton.model_config import BOOKKEEPING, CONFIG_FILE
 from dmls_core.serving.triton.shared_config import (
     CODE_VERSION,
     HIGH,
@@ -48,22 +48,22 @@ class SharedFiles:
         """Bind to a store; nothing is read yet."""
         self._store, self._files = store, files
 
-    def write_model(self) -> None:
-        """Write the shared model's code and configuration, unless they are there already."""
-        for file, content in shared_code().items():
+    def write_model(self, serving: ServingFormat) -> None:
+        """Write the shared model's code, with that of a format, and its configuration; skip what is there."""
+        for file, content in shared_code(in_process_code([serving])).items():
             self._files.replace(f"{SHARED}/{CODE_VERSION}/{file}", content)
         self._files.replace(f"{SHARED}/{CONFIG_FILE}", shared_config())
 
     def slot(self, model: str, version: int, sums: Mapping[str, str]) -> Slot | None:
         """Return the slot of a version, with a record of its files; ``None`` if no slot is free.
 
-        ``sums``: SHA-256 of the version's files.
+        ``sums``: SHA-256 of the files that the process reads.
         """
         about = {
             "schema": SCHEMA,
             "model": model,
             "version": version,
-            "sha256": {file: sums[file] for file in (ENCODER, CHECKPOINT_FILE)},
+            "sha256": dict(sums),
         }
         content = json.dumps(about).encode()
         taken = self._taken(model, version)

@@ -9,6 +9,7 @@ from dmls_core.models import CATALOGUE, METRICS
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.metrics import scorer
 from dmls_core.search.task import SearchTask, make_folds
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.training import compact
 
@@ -135,7 +136,7 @@ def test_a_model_gets_smaller_and_stays_as_good(name, classes, share):
     # What is served is the smaller model.
     served = checkpoint.snap_thresholds(smaller.to_treelite())
     assert served.num_tree == after["trees"]
-    checkpoint.check_parity(smaller.predict(FRESH), checkpoint.predict(served, FRESH, threads=1))
+    check_parity(smaller.predict(FRESH), checkpoint.predict(served, FRESH, threads=1))
     task, again, params, _ = fitted(name, classes, n_estimators=120)
     repeated = compact.compact_model(task, again, params, metric, FRESH[:1])[1]["after"]
     assert {**repeated, "latency_ms": 0} == {**after, "latency_ms": 0}

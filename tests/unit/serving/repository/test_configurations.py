@@ -9,9 +9,9 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving import choose_scaling
-from dmls_core.serving.formats.treelite.fil_backend import backend_of
 from dmls_core.serving.repository.options import Canary, ServingOptions
 from dmls_core.serving.repository.repository import Repository
+from dmls_core.serving.triton.backends import backend_of
 from dmls_core.serving.triton.model_config import configured_versions
 from dmls_core.serving.triton.shared_config import COLUMNS, HIGH, LOW, Slot, fits, shared_config, table_front
 from dmls_core.serving.triton.startup import models_to_load

@@ -9,8 +9,8 @@ import pytest
 
 from dmls_core.errors import StoreError
 from dmls_core.serving import Repository
+from dmls_core.serving.repository import locks
 from dmls_core.serving.repository.locks import BusyError, LostError, lease
-from dmls_core.serving.repository.repository import locks
 from dmls_core.store import open_store
 from tests.support.model_folder import toy_model_folder
 
