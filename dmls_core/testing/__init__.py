@@ -1,4 +1,4 @@
-"""Test suites that third-party engines, runners, stores and notifiers must pass. They need pytest."""
+"""Test suites that extensions must pass, such as third-party engines and stores. They need pytest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ _MODULES = {
     "EngineSuite": "engines",
     "NotifierSuite": "notifiers",
     "RunnerSuite": "runners",
+    "ServingFormatSuite": "serving_formats",
     "StoreSuite": "stores",
 }
 

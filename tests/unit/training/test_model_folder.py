@@ -146,6 +146,7 @@ def run(request, tmp_path):
     model = import_model(grown(metric, x[:1500], target[:1500]))
     model.serialize(tmp_path / "checkpoint.tl")
     (tmp_path / "size.json").write_text(json.dumps(forest_size(model)))
+    (tmp_path / "model.json").write_text("{}")
     data = SimpleNamespace(
         train=x[:1500],
         train_target=target[:1500],
