@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.monitoring import sandboxed
 from dmls_core.monitoring.inference_log import MAX_BYTES
+from dmls_core.monitoring.jobs import MonitoredJob
 from dmls_core.monitoring.label_files import (
     LabelState,
     attempt_id,
@@ -32,7 +33,6 @@ from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:
     from dmls_core.evaluate.decay import Decay
-    from dmls_core.monitoring.monitor_run import MonitoredJob
     from dmls_core.tracking.registry import Champion
 
 log = logging.getLogger(__name__)

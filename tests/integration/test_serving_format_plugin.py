@@ -133,11 +133,7 @@ def test_formats_challenge_each_other(deployment, client, linear, tmp_path):
         by_forest = model.predict(table)
     expected = serving_format("linear-json").load(tmp_path / "3" / "model")
     encoded = Predictor(deployment.repository, client, NAME).encoder.transform(rows)
-    probabilities = np.stack(
-        [by_challenger[f"probability_{c}"] for c in ("large", "medium", "small")], axis=1
-    )
-    labels = Predictor(deployment.repository, client, NAME).encoder.target.labels
-    probabilities = np.stack([by_challenger[f"probability_{label}"] for label in labels], axis=1)
+    probabilities = np.stack([by_challenger[f"probability_{label}"] for label in LABELS], axis=1)
     np.testing.assert_allclose(probabilities, expected(encoded), atol=1e-6)
     assert not np.allclose(by_forest[f"probability_{LABELS[0]}"], probabilities[:, 0])
     assert (deployment.repository.serving(NAME), challenger > forest) == (forest, True)
