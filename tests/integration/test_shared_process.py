@@ -18,7 +18,7 @@ from dmls_core.monitoring.request_counts import RequestCounter, Requests
 from dmls_core.serving import Deployment, Predictor, connect
 from dmls_core.serving.deployment.reconcile import differences
 from dmls_core.serving.deployment.verification import GoldenRows
-from dmls_core.serving.repository.files import RepositoryFiles
+from dmls_core.serving.repository.folder import FolderFiles
 from dmls_core.serving.repository.shared_files import RECORDS, SharedFiles, process_runs, restart_process
 from dmls_core.serving.triton import shared_config
 from dmls_core.serving.triton.model_config import table_name
@@ -162,7 +162,7 @@ def test_a_busy_process_does_not_count_as_ended(server, client, served):
 def test_a_hung_process_ends_and_comes_back(server, client, served, monkeypatch):
     """A record that is a named pipe without a writer hangs it, as a dead network file system does."""
     classes, value = served
-    shared = SharedFiles(server.repository.store, RepositoryFiles(server.repository.store))
+    shared = SharedFiles(server.repository.store, FolderFiles(server.repository.store))
     slot = client.config(classes.name)["parameters"]["slot"]["string_value"].replace(" ", "/")
     record = server.repository.root / RECORDS / f"{slot}.json"
     content = record.read_bytes()

@@ -29,7 +29,6 @@ from dmls_core.serving.triton.model_config import (
 from dmls_core.serving.triton.shared_config import LARGEST_BYTES, Slot, fits, forest_front, table_front
 from dmls_core.settings import ServingLimits
 from dmls_core.store import Store
-from dmls_core.store.local import LocalStore
 
 
 class Configurations:
@@ -49,7 +48,7 @@ class Configurations:
         Without ``sharing``, every model has processes of its own.
         """
         self._store, self._files, self._read, self._kind = store, files, read, kind
-        self._sharing = sharing and isinstance(store, LocalStore)
+        self._sharing = sharing and files.in_place
         self.tables = TableFiles(store, files, read)
         self._shared = SharedFiles(store, files)
 
@@ -107,7 +106,7 @@ class Configurations:
 
     def free(self, model: str, version: int) -> None:
         """Forget a version that was removed."""
-        if isinstance(self._store, LocalStore):
+        if self._files.in_place:
             self._shared.free(model, version)
 
     def _slot(self, name: str, version: int) -> Slot | None:

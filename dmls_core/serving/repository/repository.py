@@ -20,9 +20,8 @@ names.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,8 @@ from dmls_core.serving.repository.files import (
     failing,
     recorded_checksums,
 )
-from dmls_core.serving.repository.locks import Lease, file_lock, lease
+from dmls_core.serving.repository.folder import FolderFiles
+from dmls_core.serving.repository.object_store import ObjectFiles
 from dmls_core.serving.repository.options import (
     ScalingChoice,
     ServingOptions,
@@ -61,7 +61,6 @@ from dmls_core.serving.triton.model_config import (
     table_name,
 )
 from dmls_core.store import Store, open_store
-from dmls_core.store.local import LocalStore
 
 MODEL_FILES = ("encoder.json", "golden.json", MODEL_JSON)
 """Files of a version besides those that Triton reads: verification and clients read them."""
@@ -101,14 +100,13 @@ class Repository:
             )
         if "://" in url.removeprefix("s3://").removeprefix("file://"):
             raise PlatformError(
-                f"{url} is no repository: give a folder or s3://bucket/prefix "
+                f"{url} is not a repository URL: give a folder or s3://bucket/prefix "
                 "(and an S3 service of your own in AWS_ENDPOINT_URL)"
             )
         self.store = store or open_store(url)
         self.kind: InstanceKind = kind
-        self._files = RepositoryFiles(self.store)
+        self._files: RepositoryFiles = (ObjectFiles if "://" in self.store.url else FolderFiles)(self.store)
         self._configurations = Configurations(self.store, self._files, self.read, kind, sharing=sharing)
-        self._leases: dict[str, Lease] = {}
 
     @property
     def root(self) -> Path:
@@ -122,18 +120,7 @@ class Repository:
         Raises:
             BusyError: another publisher held the lock for ``timeout`` seconds; the message names it.
         """
-        key = f"{BOOKKEEPING}/{check_model_name(name)}/lock"
-        if not isinstance(self.store, LocalStore):
-            with failing(f"lock {name}"), lease(self.store, key, name, timeout) as self._leases[name]:
-                try:
-                    yield
-                finally:
-                    del self._leases[name]
-            return
-        path = self.store.root / key
-        with failing(f"lock {name}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(path, name, timeout):
+        with self._files.lock(name, timeout):
             yield
 
     def versions(self, name: str) -> tuple[int, ...]:
@@ -206,17 +193,9 @@ class Repository:
         for file in self.format(name, version).files:
             self._files.copy(folder / file, f"{name}{suffix}/{version}/{file}", sums[file])
 
-    @contextmanager
-    def local_copy(self, name: str, version: int) -> Iterator[Path]:
-        """Yield a folder on this machine with the version's files."""
-        if isinstance(self.store, LocalStore):
-            yield self.store.root / name / str(version)
-            return
-        with tempfile.TemporaryDirectory(prefix="dmls-version-") as scratch:
-            with failing(f"read version {version} of {name}"):
-                for file in self._folders(name).get(version, ()):
-                    self.store.download(f"{name}/{version}/{file}", Path(scratch) / file)
-            yield Path(scratch)
+    def local_copy(self, name: str, version: int) -> AbstractContextManager[Path]:
+        """Return a folder on this machine with the version's files; it lasts for a ``with`` block."""
+        return self._files.local_copy(name, version)
 
     def stage(self, name: str, version: int, folder: Path) -> None:
         """Write the version that ``add`` made from ``folder`` under the candidate's name.
@@ -224,7 +203,7 @@ class Repository:
         A candidate that takes over the scaling of the served version is called through the served table
         endpoint; another one has its own, see ``has_table``.
         """
-        self._check_lease(name)
+        self._files.check_lock(name)
         candidate = check_model_name(name) + CANDIDATE
         with failing(f"write the candidate of {name}"):
             if tuple(self._folders(candidate)) not in {(), (version,)}:
@@ -246,7 +225,7 @@ class Repository:
 
     def configure_candidate(self, name: str, version: int, scaling: Scaling) -> None:
         """Write the configurations of a candidate and its table endpoint; Triton reads them when it loads."""
-        self._check_lease(name)
+        self._files.check_lock(name)
         with failing(f"configure the candidate of {name}"):
             share = self.shares(name, version)
             self._configurations.write(name + CANDIDATE, [version], ServingOptions(), scaling, share=share)
@@ -285,7 +264,7 @@ class Repository:
 
     def unstage(self, name: str) -> None:
         """Remove the candidate's files."""
-        self._check_lease(name)
+        self._files.check_lock(name)
         with failing(f"remove the candidate of {name}"):
             candidate = check_model_name(name) + CANDIDATE
             for part in (table_name(candidate), candidate):
@@ -318,7 +297,7 @@ class Repository:
         ``previous`` is served until Triton has loaded the new version: the table endpoint knows both, and so
         switches with the forest.
         """
-        self._check_lease(name)
+        self._files.check_lock(name)
         with failing(f"configure {name}"):
             if version is None:
                 for part in (name, table_name(name)):
@@ -371,7 +350,7 @@ class Repository:
 
     def confirm(self, name: str, version: int) -> None:
         """Record that ``version`` passed verification."""
-        self._check_lease(name)
+        self._files.check_lock(name)
         others = [v for v in self.verified(name) if v != version]
         verified = [*others[-REMEMBERED + 1 :], version]
         with failing(f"write the record of {name}"):
@@ -407,11 +386,6 @@ class Repository:
     def _folders(self, name: str) -> dict[int, set[str]]:
         with failing(f"list the versions of {name}"):
             return self._files.numbered_folders(name)
-
-    def _check_lease(self, name: str) -> None:
-        """Stop a publisher that lost its lease before it changes what is served."""
-        if name in self._leases:
-            self._leases[name].check(name)
 
     def _record(self, name: str) -> str:
         return f"{BOOKKEEPING}/{check_model_name(name)}/record.json"

@@ -26,7 +26,6 @@ from dmls_core.serving.triton.model_config import (
     table_name,
 )
 from dmls_core.store import Store
-from dmls_core.store.local import LocalStore
 
 ENCODER = "encoder.json"
 
@@ -59,7 +58,7 @@ class TableFiles:
         In S3 it cannot: Triton copies a model when it loads it, so the process would not find them.
         """
         folder = self.folder(name)
-        if folder is None or not isinstance(self._store, LocalStore):
+        if folder is None or not self._files.in_place:
             return False
         files = {f"{folder}/{file}": content for file, content in self._code(name, versions).items()}
         files[CONFIG_FILE] = self._config(name, versions, folder, options, scaling)
