@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dmls_core.intake import add_note
-from dmls_core.monitoring.drift import Drift, now
+from dmls_core.monitoring.drift import DriftResult, now
 from dmls_core.monitoring.jobs import MonitoredJob
 from dmls_core.monitoring.label_evaluation import LabelCheck
 from dmls_core.monitoring.prometheus import count
@@ -40,7 +40,7 @@ class DriftCheck:
 
     job: MonitoredJob
     source: str
-    drift: Drift
+    drift: DriftResult
     version: int
     page: str
     retrain_run_id: str

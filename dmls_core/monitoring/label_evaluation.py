@@ -33,7 +33,7 @@ from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:
     from dmls_core.evaluate.decay import Decay
-    from dmls_core.tracking.registry import Champion
+    from dmls_core.tracking.registry import RegisteredVersion
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ def _evaluate(
 
     model = layout.model_name(job.team, job.name)
     paths = download_log_files(store, logged, scratch)
-    served: dict[int, Champion] = {}
+    served: dict[int, RegisteredVersion] = {}
 
     def reply(question: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
         if "version" not in question:

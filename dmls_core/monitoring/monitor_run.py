@@ -13,7 +13,7 @@ from typing import Any
 
 from dmls_core.errors import DmlsError, NotFoundError
 from dmls_core.monitoring import inference_log, new_partitions, sandboxed
-from dmls_core.monitoring.drift import Drift, now
+from dmls_core.monitoring.drift import DriftResult, now
 from dmls_core.monitoring.findings import DriftCheck, Notify, publish
 from dmls_core.monitoring.jobs import KnownJob, MonitoredJob, monitored_jobs
 from dmls_core.monitoring.label_evaluation import LabelCheck, check_labels
@@ -211,7 +211,7 @@ def _check_partitions(
 
 def _compare(
     store: Store, worker: Worker, job: MonitoredJob, run_key: str, paths: Sequence[Path], source: str
-) -> Drift:
+) -> DriftResult:
     """Compare files with the baseline of a run's model, which is downloaded to their folder."""
     model = fetch_baseline(store, job.team, job.name, run_key, paths[0].parent)
     found = worker.call(
@@ -224,10 +224,10 @@ def _compare(
         hint=sandboxed.HINT,
         file=source,
     )
-    return Drift.from_fields(found)
+    return DriftResult.from_fields(found)
 
 
-def _retrain_run_id(job: MonitoredJob, drift: Drift, run_key: str) -> str:
+def _retrain_run_id(job: MonitoredJob, drift: DriftResult, run_key: str) -> str:
     retrain = drift.verdict == "drifted" and job.spec["drift"]["action"] == "retrain"
     return _run_id(run_key, drift.at) if retrain else ""
 
@@ -238,7 +238,7 @@ def _run_id(run_key: str, at: str) -> str:
 
 
 def _write_results(
-    store: Store, job: MonitoredJob, drift: Drift, name: str, run_key: str, source: str
+    store: Store, job: MonitoredJob, drift: DriftResult, name: str, run_key: str, source: str
 ) -> str:
     """Write the files of a comparison; return the address of the page."""
     document = drift.as_json(team=job.team, job=job.name, run_key=run_key, source=source)

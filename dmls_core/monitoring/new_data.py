@@ -20,8 +20,8 @@ from dmls_core.data.table.columns import DistinctTexts
 from dmls_core.data.table.dates import is_date
 from dmls_core.data.table.table import Table, TableColumn, encode_table
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
-from dmls_core.monitoring.drift import Drift, compare
-from dmls_core.monitoring.profile import Column, Profile, Values, predicted
+from dmls_core.monitoring.drift import DriftResult, compare
+from dmls_core.monitoring.profile import Profile, ProfileColumn, Values, predicted
 from dmls_core.serving.formats.base import format_of
 from dmls_core.settings import DataLimits
 from dmls_core.store import Store, layout
@@ -57,7 +57,7 @@ def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path
     return folder
 
 
-def check_files(model: Path, paths: Sequence[Path], threshold: float) -> Drift:
+def check_files(model: Path, paths: Sequence[Path], threshold: float) -> DriftResult:
     """Compare CSV or Parquet files of new data with the baseline of a model.
 
     The folder ``model`` has what ``fetch_baseline`` copies. A column has drifted
@@ -138,7 +138,7 @@ def read_new_data(
     """
     files = DataFiles(paths, None, limits or DataLimits.from_environment())
     # A date is read as a category is, but compared with nothing.
-    as_columns = [Column(date.name, "feature", "category", (), (), (), 0, 0, None) for date in dates]
+    as_columns = [ProfileColumn(date.name, "feature", "category", (), (), (), 0, 0, None) for date in dates]
     wanted = [*(column for column in baseline.columns if column.role != "prediction"), *as_columns]
     names = [_unique_names(source.names, source.path.name, wanted) for source in files.sources]
     column_types = files.column_types([column.name for column in wanted])
@@ -182,7 +182,7 @@ def _without_unknown_targets(values: Values) -> Values:
     return replace(values, data=values.data[~np.isnan(values.data)]) if values.role == "target" else values
 
 
-def _unique_names(names: Sequence[str], file: str, wanted: Sequence[Column]) -> set[str]:
+def _unique_names(names: Sequence[str], file: str, wanted: Sequence[ProfileColumn]) -> set[str]:
     """Return the names of a file's columns; raise DataError if it repeats a column of the model."""
     twice = [column.name for column in wanted if names.count(column.name) > 1]
     if twice:
@@ -193,13 +193,13 @@ def _unique_names(names: Sequence[str], file: str, wanted: Sequence[Column]) -> 
     return set(names)
 
 
-def _type(column: Column, column_type: ColumnType) -> pl.DataType:
+def _type(column: ProfileColumn, column_type: ColumnType) -> pl.DataType:
     if column.kind == "category" or column_type in ("time", "category", "text"):
         return pl.Categorical()
     return pl.Float64() if column.role == "target" else pl.Float32()
 
 
-def _values(series: pl.Series, column: Column) -> Values:
+def _values(series: pl.Series, column: ProfileColumn) -> Values:
     if column.kind == "number":
         return Values(column.name, column.role, _numbers(series))
     texts = series.cast(pl.String)

@@ -84,7 +84,7 @@ def _growth(before: Mapping[str, ModelUse], now: Mapping[str, ModelUse]) -> dict
 def _requests(uses: Mapping[str, ModelUse]) -> Requests:
     """Return the requests of users: a table endpoint asks its model, for whose answer it waits meanwhile."""
     from dmls_core.serving.triton.model_config import SUFFIX  # imports NumPy
-    from dmls_core.serving.triton.shared_config import SHARED
+    from dmls_core.serving.triton.shared_process import SHARED
 
     found = Requests()
     for name, (count, seconds) in uses.items():

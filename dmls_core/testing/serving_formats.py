@@ -46,7 +46,7 @@ np.save(sys.argv[2] + "/answers.npy", load_model(Path(sys.argv[3]))(rows))
 """
 
 
-class Exported(NamedTuple):
+class ExportedModel(NamedTuple):
     """A model whose files are in ``folder``."""
 
     fitted: Any
@@ -80,7 +80,7 @@ class ServingFormatSuite:
         return self.format_class()
 
     @pytest.fixture
-    def exported(self, serving: ServingFormat, n_classes: int, tmp_path: Path) -> Exported:
+    def exported(self, serving: ServingFormat, n_classes: int, tmp_path: Path) -> ExportedModel:
         """Write a model's files."""
         rng = np.random.default_rng(0)
         rows = rng.normal(size=(300, FEATURES)).astype(np.float32)
@@ -90,7 +90,7 @@ class ServingFormatSuite:
         fitted = self.fit(rows, target, n_classes)
         folder = tmp_path / "model"
         folder.mkdir()
-        return Exported(fitted, serving.export(fitted, folder, threads=1), folder, rows, n_classes)
+        return ExportedModel(fitted, serving.export(fitted, folder, threads=1), folder, rows, n_classes)
 
     # -- the tests -------------------------------------------------------------------------------------
 
@@ -98,8 +98,10 @@ class ServingFormatSuite:
         """The entry point has the format's name."""
         assert extensions.load("dmls.serving_formats", serving.name) is self.format_class
 
-    def test_the_files_predict_as_the_fitted_model(self, serving: ServingFormat, exported: Exported) -> None:
-        """Exported files agree with the model within the tolerance, and are no pickles."""
+    def test_the_files_predict_as_the_fitted_model(
+        self, serving: ServingFormat, exported: ExportedModel
+    ) -> None:
+        """ExportedModel files agree with the model within the tolerance, and are no pickles."""
         tolerance = exported.written.tolerance(exported.rows) if exported.written.tolerance else None
         expected = np.asarray(exported.fitted.predict(exported.rows))
         assert expected.shape == ((300, exported.n_classes) if exported.n_classes else (300,))
@@ -112,7 +114,7 @@ class ServingFormatSuite:
         )
         assert serving.model_bytes(exported.fitted) == pytest.approx(serving.size(exported.folder), rel=0.1)
 
-    def test_they_are_loaded_again(self, serving: ServingFormat, exported: Exported) -> None:
+    def test_they_are_loaded_again(self, serving: ServingFormat, exported: ExportedModel) -> None:
         """``load`` predicts as ``export`` did, for missing values too."""
         rows = exported.rows.copy()
         rows[np.random.default_rng(1).random(rows.shape) < 0.3] = np.nan
@@ -120,7 +122,7 @@ class ServingFormatSuite:
         check_parity(expected, np.asarray(serving.load(exported.folder, threads=1)(rows), np.float32))
 
     def test_the_predictor_needs_no_dmls(
-        self, serving: ServingFormat, exported: Exported, tmp_path: Path
+        self, serving: ServingFormat, exported: ExportedModel, tmp_path: Path
     ) -> None:
         """MLflow runs a copy of the module where DMLS is not installed."""
         code = tmp_path / "code"
@@ -132,7 +134,7 @@ class ServingFormatSuite:
         answers = np.asarray(np.load(tmp_path / "answers.npy"), np.float32)
         check_parity(np.asarray(exported.written.predict(exported.rows), np.float32), answers)
 
-    def test_the_files_are_inspected(self, serving: ServingFormat, exported: Exported) -> None:
+    def test_the_files_are_inspected(self, serving: ServingFormat, exported: ExportedModel) -> None:
         """``inspect`` finds the kind of model and its shape."""
         assert serving.inspect(exported.folder) == {
             "task": "classification" if exported.n_classes else "regression",
@@ -140,7 +142,7 @@ class ServingFormatSuite:
             "classes": exported.n_classes or 1,
         }
 
-    def test_damaged_files_are_refused(self, serving: ServingFormat, exported: Exported) -> None:
+    def test_damaged_files_are_refused(self, serving: ServingFormat, exported: ExportedModel) -> None:
         """A file that ends early never reaches Triton, and the process that reads it ends no other."""
         with Worker(Limits(memory=2 << 30, seconds=60, cpu_seconds=60)) as worker:
             for file in serving.files:

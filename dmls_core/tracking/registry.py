@@ -30,7 +30,7 @@ _ABSENT = frozenset({"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"})
 
 
 @dataclass(frozen=True, slots=True)
-class Champion:
+class RegisteredVersion:
     """A version of a registered model that a run of DMLS made.
 
     Attributes:
@@ -44,7 +44,7 @@ class Champion:
     until: str = ""
 
 
-def champion_of(uri: str, name: str) -> Champion | None:
+def champion_of(uri: str, name: str) -> RegisteredVersion | None:
     """Return the champion of the model ``<team>.<job>``, or ``None`` if it has none made by DMLS.
 
     An empty ``uri`` means that there is no MLflow server, and so no champion.
@@ -55,7 +55,7 @@ def champion_of(uri: str, name: str) -> Champion | None:
     return _version_of(uri, name, CHAMPION) if uri else None
 
 
-def find_champion(uri: str, name: str) -> Champion:
+def find_champion(uri: str, name: str) -> RegisteredVersion:
     """Return the champion of the model ``<team>.<job>``.
 
     Raises:
@@ -67,7 +67,7 @@ def find_champion(uri: str, name: str) -> Champion:
     raise NotFoundError(ValidationIssue(f"{name} has no champion", hint="deploy a model of the job first"))
 
 
-def find_challenger(uri: str, name: str) -> Champion:
+def find_challenger(uri: str, name: str) -> RegisteredVersion:
     """Return the challenger of the model ``<team>.<job>``; errors as of ``find_champion``."""
     if found := _version_of(uri, name, CHALLENGER):
         return found
@@ -148,7 +148,7 @@ def registered_as(uri: str, name: str, triton_version: int) -> int:
     return max(found)
 
 
-def served_as(uri: str, name: str, triton_version: int) -> Champion:
+def served_as(uri: str, name: str, triton_version: int) -> RegisteredVersion:
     """Return the registered version, with its run, of a version in the Triton repository.
 
     Raises:
@@ -262,7 +262,7 @@ def own_tags(run: Run) -> dict[str, str]:
     return {key: value for key, value in run.data.tags.items() if key.startswith("dmls.")}
 
 
-def _version_of(uri: str, name: str, alias: str) -> Champion | None:
+def _version_of(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     """Return the version with an alias, if there is one that DMLS made.
 
     One REST request: importing MLflow's client takes 2.6 CPU seconds, in two tasks of every run that need
@@ -287,7 +287,7 @@ def _version_of(uri: str, name: str, alias: str) -> Champion | None:
         ) from error
 
 
-def _version_by_client(uri: str, name: str, alias: str) -> Champion | None:
+def _version_by_client(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     client = connect(uri)
     with reaching(uri, f"look up the {alias} of {name}"):
         version = (aliases(client, name) or {}).get(alias)
@@ -295,10 +295,10 @@ def _version_by_client(uri: str, name: str, alias: str) -> Champion | None:
     return _made_by_run(version, tags) if version else None
 
 
-def _made_by_run(version: int, tags: Mapping[str, str]) -> Champion | None:
+def _made_by_run(version: int, tags: Mapping[str, str]) -> RegisteredVersion | None:
     if RUN_KEY_TAG not in tags:
         return None
-    return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
+    return RegisteredVersion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
 
 
 def _error_code(answer: httpx.Response) -> Any:  # noqa: ANN401 - whatever the server sent

@@ -73,7 +73,7 @@ def sign_versions(repository: Repository, owner: str, key: str) -> tuple[int, ..
         PlatformError: ``key`` is no private key for ECDSA.
         ServingError: a version's files are not those that were written.
     """
-    from dmls_core.serving.repository.configurations import VERSION_FILE
+    from dmls_core.serving.repository.files import VERSION_FILE
 
     signed = []
     with repository.lock(owner):

@@ -23,8 +23,8 @@ from dmls_core.data.formats.conversion import convert_all, original_lines
 from dmls_core.data.formats.names import format_of, needs_conversion
 from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError, UserError, ValidationIssue
 from dmls_core.sandbox import Limits
-from dmls_core.serving.predict.batch_prediction import Predictor, predict_file
 from dmls_core.serving.predict.parquet_files import add_predictions, parquet_as_csv
+from dmls_core.serving.predict.predictor import Predictor, predict_file
 from dmls_core.serving.predict.scoring_record import ScoringRecord, read_record, write_record
 from dmls_core.settings import IntakeLimits
 from dmls_core.spec.data_table import Data

@@ -15,8 +15,8 @@ from dmls_core.serving.formats.base import ServingFormat, format_of
 from dmls_core.serving.formats.model_check import MODEL_JSON, check_model_json
 from dmls_core.serving.repository.files import VERSION_FILE, RepositoryFiles, recorded_checksums
 from dmls_core.serving.repository.options import ServingOptions
-from dmls_core.serving.repository.shared_files import SharedFiles
-from dmls_core.serving.repository.table_files import ENCODER, TableFiles
+from dmls_core.serving.repository.shared_process import SharedProcess
+from dmls_core.serving.repository.table_endpoints import ENCODER, TableEndpoints
 from dmls_core.serving.triton.model_config import (
     CANDIDATE,
     CHALLENGER,
@@ -26,7 +26,7 @@ from dmls_core.serving.triton.model_config import (
     Scaling,
     table_name,
 )
-from dmls_core.serving.triton.shared_config import LARGEST_BYTES, Slot, fits, forest_front, table_front
+from dmls_core.serving.triton.shared_process import LARGEST_BYTES, Slot, fits, forest_front, table_front
 from dmls_core.settings import ServingLimits
 from dmls_core.store import Store
 
@@ -49,8 +49,8 @@ class Configurations:
         """
         self._store, self._files, self._read, self._kind = store, files, read, kind
         self._sharing = sharing and files.in_place
-        self.tables = TableFiles(store, files, read)
-        self._shared = SharedFiles(store, files)
+        self.tables = TableEndpoints(store, files, read)
+        self._shared = SharedProcess(store, files)
 
     def write(
         self,

@@ -48,12 +48,12 @@ def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
 
 
 @contextmanager
-def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[Lease]:
+def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[PublisherLease]:
     """Hold a lease: an object that only one writer can create, or take over once it has expired.
 
     Another publisher that holds it for ``timeout`` seconds raises BusyError.
     """
-    own = Lease(store, key)
+    own = PublisherLease(store, key)
     deadline = time.monotonic() + timeout
     while holder := own.take():
         if time.monotonic() > deadline:
@@ -70,7 +70,7 @@ def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[Lease]
         own.leave()
 
 
-class Lease:
+class PublisherLease:
     """A publisher's lease: an object with the time at which it expires."""
 
     def __init__(self, store: Store, key: str) -> None:

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dmls_core.serving.repository.files import RepositoryFiles, failing, lock_key
-from dmls_core.serving.repository.locks import Lease, lease
+from dmls_core.serving.repository.locks import PublisherLease, lease
 from dmls_core.serving.triton.model_config import CONFIG_FILE
 from dmls_core.store import Store
 
 
-class ObjectFiles(RepositoryFiles):
+class ObjectStoreFiles(RepositoryFiles):
     """Objects, of which Triton copies a model's when it loads it; a publisher holds a lease."""
 
     in_place = False
@@ -21,7 +21,7 @@ class ObjectFiles(RepositoryFiles):
     def __init__(self, store: Store) -> None:
         """Bind to a store; no lease is held yet."""
         super().__init__(store)
-        self._leases: dict[str, Lease] = {}
+        self._leases: dict[str, PublisherLease] = {}
 
     @contextmanager
     def lock(self, name: str, timeout: float) -> Iterator[None]:

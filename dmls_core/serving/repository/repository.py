@@ -11,7 +11,7 @@
     <repository>/.dmls/<team>.<job>/options.json      serving options, for whichever version is served
     <repository>/.dmls/<team>.<job>/measured.json     the scaling chosen for each version
     <repository>/.dmls/<team>.<job>/lock              held by the publisher
-    <repository>/dmls-shared/                         the process that small models share, see shared_files.py
+    <repository>/dmls-shared/                         the process that small models share
 
 Nothing is ever moved: every object appears as a whole, and Triton reads only versions that the configuration
 names.
@@ -39,7 +39,7 @@ from dmls_core.serving.repository.files import (
     recorded_checksums,
 )
 from dmls_core.serving.repository.folder import FolderFiles
-from dmls_core.serving.repository.object_store import ObjectFiles
+from dmls_core.serving.repository.object_store import ObjectStoreFiles
 from dmls_core.serving.repository.options import (
     ScalingChoice,
     ServingOptions,
@@ -105,7 +105,9 @@ class Repository:
             )
         self.store = store or open_store(url)
         self.kind: InstanceKind = kind
-        self._files: RepositoryFiles = (ObjectFiles if "://" in self.store.url else FolderFiles)(self.store)
+        self._files: RepositoryFiles = (ObjectStoreFiles if "://" in self.store.url else FolderFiles)(
+            self.store
+        )
         self._configurations = Configurations(self.store, self._files, self.read, kind, sharing=sharing)
 
     @property

@@ -136,7 +136,7 @@ def test_shared_processes_that_ended_are_restarted_and_failures_collected(reposi
             raise ServingError(f"{server.addresses['http']} does not answer")
         return not server.runs
 
-    monkeypatch.setattr("dmls_core.serving.repository.shared_files.restart_process", restart)
+    monkeypatch.setattr("dmls_core.serving.repository.shared_process.restart_process", restart)
     servers = [Server("up", runs=True), Server("ended", runs=False), Server("down", runs=None)]
     assert restart_processes(repository, servers) == ReconcileResult(), "nothing is shared yet"
     repository.store.put("dmls-shared/config.pbtxt", b"x")

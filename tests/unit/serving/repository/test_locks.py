@@ -11,7 +11,7 @@ from dmls_core.errors import StoreError
 from dmls_core.serving import Repository
 from dmls_core.serving.repository import locks
 from dmls_core.serving.repository.locks import BusyError, LostError, lease
-from dmls_core.serving.repository.object_store import ObjectFiles
+from dmls_core.serving.repository.object_store import ObjectStoreFiles
 from dmls_core.store import open_store
 from tests.support.model_folder import toy_model_folder
 
@@ -91,7 +91,7 @@ def test_a_renewal_whose_answer_was_lost_keeps_the_lease(store):
 
 def test_a_publisher_without_its_lease_changes_nothing(tmp_path, monkeypatch):
     # A folder's lock cannot be lost: here it is treated as S3 is.
-    monkeypatch.setattr("dmls_core.serving.repository.repository.FolderFiles", ObjectFiles)
+    monkeypatch.setattr("dmls_core.serving.repository.repository.FolderFiles", ObjectStoreFiles)
     repository = Repository(str(tmp_path / "models"))
     with repository.lock(NAME):
         version = repository.add(NAME, toy_model_folder(tmp_path / "a"))

@@ -233,5 +233,5 @@ def test_dates_have_a_matrix_of_their_own():
 
 def test_the_code_of_a_table_endpoint_is_complete():
     own = {path.name for path in (ROOT / "dmls_core/serving/endpoint").glob("*.py")}
-    own -= {"__init__.py", "shared_model.py"}
+    own -= {"__init__.py", "shared_process.py"}
     assert set(table_code({})) == own | {"encoder.py", "moments.py", "__pycache__"}

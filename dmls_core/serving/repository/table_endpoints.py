@@ -30,7 +30,7 @@ from dmls_core.store import Store
 ENCODER = "encoder.json"
 
 
-class TableFiles:
+class TableEndpoints:
     """The table endpoints in the store of a model repository."""
 
     def __init__(

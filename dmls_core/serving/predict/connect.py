@@ -51,7 +51,7 @@ REQUEST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class TableSignature:
     """Inputs and outputs of a table endpoint.
 
     Attributes:
@@ -232,7 +232,7 @@ class ServedModel:
             tensor.set_data_from_numpy(values)
         return send()
 
-    def _read_signature(self) -> Signature:
+    def _read_signature(self) -> TableSignature:
         """Read it from the first server that serves the model, and stay with this server."""
         for _ in range(len(self._addresses) - 1):
             try:
@@ -243,7 +243,7 @@ class ServedModel:
                 self._open()
         return self._read_signature_here()
 
-    def _read_signature_here(self) -> Signature:
+    def _read_signature_here(self) -> TableSignature:
         with self._answering():
             answer = self._client.get_model_config(self._endpoint, as_json=True, client_timeout=self._timeout)
         config = answer["config"]
@@ -251,7 +251,7 @@ class ServedModel:
         versions, matrices = json.loads(parameters["versions"]), json.loads(parameters.get("matrices", "{}"))
         labels = {about.get("version", ANY): about["labels"] for about in versions}
         (folder,) = config["version_policy"]["specific"]["versions"]
-        return Signature(
+        return TableSignature(
             folder=int(folder),
             kinds={t["name"]: t["data_type"] for t in config["input"] if t["name"] not in matrices},
             matrices={name: tuple(columns) for name, columns in matrices.items()},

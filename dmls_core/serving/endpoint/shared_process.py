@@ -1,7 +1,7 @@
 """The model that many small models share: their table endpoints and their forests in one process.
 
 Triton's Python backend runs a copy of this file as ``model.py``. Requests come from the ensembles
-``<team>.<job>`` and ``<team>.<job>.table``, see ``shared_config.py``: the numbers in the names of their
+``<team>.<job>`` and ``<team>.<job>.table``, see ``shared_process.py``: the numbers in the names of their
 tensors are a version's slot. The repository has a record of each slot, with the version and the SHA-256 of
 its files. A version is read at its first request, and forgotten once others need the memory.
 

@@ -112,7 +112,7 @@ def shared_code(in_process: Mapping[str, str]) -> dict[str, str]:
     """Return the files of the shared model's version folder, by name; ``in_process`` as in ``table_code``."""
     table, data = resources.files("dmls_core.serving.endpoint"), resources.files("dmls_core.data")
     return {
-        "model.py": (table / "shared_model.py").read_text("utf-8"),
+        "model.py": (table / "shared_process.py").read_text("utf-8"),
         **{name: (table / name).read_text("utf-8") for name in ("private_memory.py", "table_versions.py")},
         **{name: (data / name).read_text("utf-8") for name in ("encoder.py", "moments.py")},
         **{f"{IN_PROCESS}{name}.py": source for name, source in in_process.items()},

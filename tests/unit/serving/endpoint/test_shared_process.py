@@ -16,7 +16,7 @@ import pytest
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.serving.repository.repository import Repository
-from dmls_core.serving.triton.shared_config import HUNG_SECONDS, MEMORY_BYTES, SHARED
+from dmls_core.serving.triton.shared_process import HUNG_SECONDS, MEMORY_BYTES, SHARED
 from dmls_core.serving.triton.tensors import table_tensors
 from tests.support.trained_run import trained_run, user_rows
 
@@ -83,7 +83,7 @@ def code(models: Repository) -> Iterator[Any]:
     sys.modules["triton_python_backend_utils"] = played
     sys.path.insert(0, str(folder))
     try:
-        spec = importlib.util.spec_from_file_location("shared_model", folder / "model.py")
+        spec = importlib.util.spec_from_file_location("shared_process", folder / "model.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         yield module

@@ -23,7 +23,7 @@ from dmls_core.serving.formats.base import ServingFormat, in_process_code
 from dmls_core.serving.repository.files import RepositoryFiles
 from dmls_core.serving.triton.client import TritonClient
 from dmls_core.serving.triton.model_config import BOOKKEEPING, CONFIG_FILE
-from dmls_core.serving.triton.shared_config import (
+from dmls_core.serving.triton.shared_process import (
     CODE_VERSION,
     HIGH,
     LOW,
@@ -41,7 +41,7 @@ ALIVE = "dmls.alive"
 """Id of a request that the shared process answers without a model."""
 
 
-class SharedFiles:
+class SharedProcess:
     """The shared model in the store of a model repository."""
 
     def __init__(self, store: Store, files: RepositoryFiles) -> None:
