@@ -66,10 +66,10 @@ def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[st
 
 
 def _logged(client: MlflowClient, run: Run) -> LoggedModel | None:
-    found = client.search_logged_models(
+    models = client.search_logged_models(
         [run.info.experiment_id], filter_string=f"source_run_id = '{run.info.run_id}'"
     )
-    return found[0] if found else None
+    return models[0] if models else None
 
 
 _COPIED = {
@@ -152,8 +152,8 @@ def requirements(versions: Mapping[str, str], packages: Sequence[str]) -> list[s
     """
     from mlflow.version import VERSION
 
-    known = {"mlflow": VERSION, **versions}
-    return [f"{name}=={known.get(name) or version(name)}" for name in (*REQUIRED, *packages)]
+    pinned = {"mlflow": VERSION, **versions}
+    return [f"{name}=={pinned.get(name) or version(name)}" for name in (*REQUIRED, *packages)]
 
 
 @contextmanager

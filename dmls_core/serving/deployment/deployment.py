@@ -147,17 +147,17 @@ class Deployment:
         """
         with self.repository.lock(self.model):
             now = self.repository.serving(self.model)
-            wanted = version or self.repository.previous(self.model, now or 0)
-            kept = self.repository.kept(self.model)
-            if wanted is None or wanted not in kept:
-                which = f"version {wanted}" if wanted else "earlier version"
-                hint = f"kept versions: {', '.join(map(str, kept)) or 'none'}"
+            target = version or self.repository.previous(self.model, now or 0)
+            available = self.repository.kept(self.model)
+            if target is None or target not in available:
+                which = f"version {target}" if target else "earlier version"
+                hint = f"kept versions: {', '.join(map(str, available)) or 'none'}"
                 raise NotFoundError(
                     ValidationIssue(f"{self.model} has no verified {which} to roll back to", hint=hint)
                 )
-            self.check_version(wanted)
-            self.serve(GoldenRows.read(self.repository, self.model, wanted), now, finish)
-            return DeployedVersion(self.model, wanted, now)
+            self.check_version(target)
+            self.serve(GoldenRows.read(self.repository, self.model, target), now, finish)
+            return DeployedVersion(self.model, target, now)
 
     def check_version(self, version: int) -> None:
         """Check a version's files, the model's in a child process; raise ServingError for damage."""
@@ -230,11 +230,13 @@ class Deployment:
         """
         version = golden.version
         options_before = self.repository.options(self.model)
-        wanted = options or options_before
+        new_options = options or options_before
         switched: list[TritonClient] = []
         write_intent(self.repository.store, self.model, Intent(version, before))
         try:
-            self.repository.set_options(self.model, replace(wanted, canary=None) if end_canary else wanted)
+            self.repository.set_options(
+                self.model, replace(new_options, canary=None) if end_canary else new_options
+            )
             self.repository.serve(self.model, version, previous=before)
             for client in self.servers:
                 switched.append(client)

@@ -77,18 +77,18 @@ def differences(deployment: Deployment, version: int) -> str:
     Raises:
         ServingError: a server or the repository does not answer.
     """
-    found = []
+    parts = []
     for client in deployment.servers:
         served = client.versions(deployment.model)
         if served != (version,):
             what = f"version {served[-1]}" if served else "no version"
-            found.append(f"Triton at {client.addresses['http']} served {what}")
+            parts.append(f"Triton at {client.addresses['http']} served {what}")
         elif not client.ready(table_name(deployment.model)):
-            found.append(f"Triton at {client.addresses['http']} did not serve the table endpoint")
+            parts.append(f"Triton at {client.addresses['http']} did not serve the table endpoint")
     configured = deployment.repository.serving(deployment.model)
     if configured != version:
-        found.append(f"version {configured} was configured" if configured else "no version was configured")
-    return "; ".join(found)
+        parts.append(f"version {configured} was configured" if configured else "no version was configured")
+    return "; ".join(parts)
 
 
 def remove_abandoned_candidate(deployment: Deployment) -> bool:
@@ -99,8 +99,8 @@ def remove_abandoned_candidate(deployment: Deployment) -> bool:
         ServingError: the repository does not answer.
     """
     repository, model = deployment.repository, deployment.model
-    found = repository.store.head(f"{model}{CANDIDATE}/{CONFIG_FILE}")
-    if found is None or found.modified > datetime.now(UTC) - ABANDONED:
+    config = repository.store.head(f"{model}{CANDIDATE}/{CONFIG_FILE}")
+    if config is None or config.modified > datetime.now(UTC) - ABANDONED:
         return False
     with repository.lock(model, timeout=0.0):
         deployment.discard_candidate()

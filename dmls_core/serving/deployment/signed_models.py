@@ -62,8 +62,8 @@ def check_signature(folder: Path, owner: str, model: str) -> None:
     keys = signers()
     if not keys:
         return
-    if found := problem(folder, owner, keys):
-        raise ServingError(f"{model} is not as a trainer signed it: {found}; train it again")
+    if reason := problem(folder, owner, keys):
+        raise ServingError(f"{model} is not as a trainer signed it: {reason}; train it again")
 
 
 def sign_versions(repository: Repository, owner: str, key: str) -> tuple[int, ...]:

@@ -136,16 +136,16 @@ class GoldenRows:
             self._verify_table(client, endpoint, protocol, served_table)
 
     def _verify_model(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
-        place = f"{self._place} over {protocol}"
+        label = f"{self._place} over {protocol}"
         answers = np.empty_like(self.expected)
         for start, stop in self._batches():
             got = client.infer(endpoint, self.encoded[start:stop], version=self.version, protocol=protocol)
             if got.shape[1] != self.expected.shape[1]:
                 raise ServingError(
-                    f"{place}: expected {self.expected.shape[1]} outputs per row, got {got.shape[1]}"
+                    f"{label}: expected {self.expected.shape[1]} outputs per row, got {got.shape[1]}"
                 )
             answers[start:stop] = got
-        self._compare(place, answers)
+        self._compare(label, answers)
 
     def _latency(
         self, client: TritonClient, endpoint: str, protocol: Protocol, max_latency_ms: float | None
@@ -209,14 +209,14 @@ class GoldenRows:
                 f"expected {self.encoded[row, feature]}, got {encoded[row, feature]}"
             )
 
-    def _compare(self, place: str, got: NDArray[np.float32]) -> None:
+    def _compare(self, label: str, got: NDArray[np.float32]) -> None:
         wrong = self.format.rows_that_differ(
             self.expected, got, classification=self.labels is not None, tolerance=self.tolerance
         )
         if len(wrong):
             row = wrong[0]
             raise ServingError(
-                f"{place}: golden row {row} expected {self._shown(self.expected[row])}, "
+                f"{label}: golden row {row} expected {self._shown(self.expected[row])}, "
                 f"got {self._shown(got[row])}"
             )
 

@@ -198,16 +198,16 @@ class TritonPythonModel:
         there = sorted(
             (int(path.parent.name) for path in self.folder.glob("[1-9]*/encoder.json")), reverse=True
         )
-        kept = [version for version in self.versions if version.number in there]
-        known = {version.number for version in kept}
+        versions = [version for version in self.versions if version.number in there]
+        known = {version.number for version in versions}
         for number in there:
             if number not in known:
                 try:
                     encoder = json.loads((self.folder / str(number) / "encoder.json").read_bytes())
-                    kept.append(Version(self.code, number, encoder))
+                    versions.append(Version(self.code, number, encoder))
                 except (OSError, ValueError, KeyError, TypeError) as error:
                     pb_utils.Logger.log_warn(f"{self.forest} version {number} has no encoder: {error!r}")
-        self.versions = kept
+        self.versions = versions
 
     def _went_live(self, version: Version) -> None:
         """Ask a version first from now on."""

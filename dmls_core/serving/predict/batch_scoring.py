@@ -60,7 +60,7 @@ ReadTable = Callable[[TableRequest, Path, Callable[[int], None]], None]
 
 def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     """Return those of ``(team, job, file)`` that were written to ``scoring/`` after they were last scored."""
-    found = []
+    unscored = []
     for team, job, file in files:
         info = store.head(layout.scoring_file(team, job, file))
         if info is None:
@@ -68,8 +68,8 @@ def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple
         record = read_record(store, team, job, file)
         done = record and record.state != "scoring" and record.uploaded == info.modified.isoformat()
         if not done:
-            found.append((team, job, file))
-    return found
+            unscored.append((team, job, file))
+    return unscored
 
 
 def list_files(store: Store, team: str, job: str) -> list[str]:

@@ -173,20 +173,20 @@ class ServedModel:
             ServingError: Triton does not answer, or fails.
         """
         for _ in range(ROUNDS):
-            known, address = self._signature, self._address
+            signature, address = self._signature, self._address
             try:
-                wanted = list(known.columns.values())
-                parts = self._ask(read_columns(frame, known.kinds, wanted, known.marks))
+                columns = list(signature.columns.values())
+                parts = self._ask(read_columns(frame, signature.kinds, columns, signature.marks))
             except (DataError, NotFoundError, ServingError):
                 self._signature = self._read_signature()
-                if (self._signature, self._address) == (known, address):
+                if (self._signature, self._address) == (signature, address):
                     raise
                 continue  # another version went live meanwhile, with other columns, or another server answers
-            versions = {int(v) for part in parts for v in part[VERSION]} or {next(iter(known.columns))}
-            if len(versions) == 1 and all(part[FOLDER] == known.folder for part in parts):
-                version = versions.pop() if ANY not in known.labels else ANY
-                if version in known.labels:
-                    return like(frame, _added(parts, known.labels[version]))
+            versions = {int(v) for part in parts for v in part[VERSION]} or {next(iter(signature.columns))}
+            if len(versions) == 1 and all(part[FOLDER] == signature.folder for part in parts):
+                version = versions.pop() if ANY not in signature.labels else ANY
+                if version in signature.labels:
+                    return like(frame, _added(parts, signature.labels[version]))
             self._signature = self._read_signature()
         raise ServingError(f"{self.model} changed its version {ROUNDS} times during the request: try again")
 

@@ -65,8 +65,8 @@ def export_version(
     number = version or repository.serving(model)
     if number is None or number not in repository.versions(model):
         which = f"no version {version}" if version else "no served version"
-        kept = ", ".join(map(str, repository.kept(model))) or "none"
-        raise NotFoundError(ValidationIssue(f"{model} has {which}", hint=f"kept versions: {kept}"))
+        available = ", ".join(map(str, repository.kept(model))) or "none"
+        raise NotFoundError(ValidationIssue(f"{model} has {which}", hint=f"kept versions: {available}"))
     repository.check(model, number)
     out.mkdir(parents=True, exist_ok=True)
     about: dict[str, Any] = {"schema": 1, "model": model, "version": number, "target": target}
@@ -94,7 +94,7 @@ def _check_arguments(target: Target, out: Path, uri: str) -> None:
         raise UserError(ValidationIssue("the target kserve needs --uri", hint=hint))
     if uri and not re.fullmatch(r"(s3|gs|https|pvc)://[^\s\"'\\]+", uri):
         hint = "write s3://, gs://, https:// or pvc://, and where you will store the folder models/"
-        raise UserError(ValidationIssue(f"{uri!r} is no place for a repository", hint=hint))
+        raise UserError(ValidationIssue(f"{uri!r} is not a repository URL", hint=hint))
 
 
 def _write_onnx(serving: ServingFormat, folder: Path, out: Path, model: str, version: int) -> float:

@@ -101,8 +101,8 @@ class Configurations:
     def size(self, name: str, version: int) -> int:
         """Return the size of a version's model in bytes; 0: a file is missing."""
         files = self.format(name, version).files
-        found = [self._store.head(f"{_model(name)}/{version}/{file}") for file in files]
-        return sum(info.size for info in found if info) if all(found) else 0
+        infos = [self._store.head(f"{_model(name)}/{version}/{file}") for file in files]
+        return sum(info.size for info in infos if info) if all(infos) else 0
 
     def free(self, model: str, version: int) -> None:
         """Forget a version that was removed."""
@@ -128,8 +128,8 @@ class Configurations:
 
     def _shape(self, name: str, version: int) -> ModelShape:
         model = _model(name)
-        place = f"{self._store.url}/{model}/{version}/{MODEL_JSON}"
-        about = check_model_json(self._read(model, version, MODEL_JSON), place)
+        source = f"{self._store.url}/{model}/{version}/{MODEL_JSON}"
+        about = check_model_json(self._read(model, version, MODEL_JSON), source)
         classifier = about["task"] == "classification"
         return ModelShape(about["n_features"], about["n_outputs"] if classifier else 1, classifier)
 

@@ -102,16 +102,16 @@ class RepositoryFiles(ABC):
 
     def check(self, key: str, expected: str) -> None:
         """Raise ServingError if the file is missing, or its SHA-256 is not ``expected``."""
-        place = f"{self._store.url}/{key}"
-        with failing(f"read {place}"):
+        url = f"{self._store.url}/{key}"
+        with failing(f"read {url}"):
             try:
                 with self._store.open(key) as stream:
-                    found = file_sha256(stream)
+                    digest = file_sha256(stream)
             except ObjectMissingError:
-                raise ServingError(f"{place} is missing") from None
-        if found != expected:
+                raise ServingError(f"{url} is missing") from None
+        if digest != expected:
             raise ServingError(
-                f"{place} is damaged: its SHA-256 is {found}, expected {expected}; deploy it again"
+                f"{url} is damaged: its SHA-256 is {digest}, expected {expected}; deploy it again"
             )
 
     def replace(self, key: str, text: str) -> None:

@@ -65,6 +65,9 @@ from dmls_core.store import Store, open_store
 MODEL_FILES = ("encoder.json", "golden.json", MODEL_JSON)
 """Files of a version besides those that Triton reads: verification and clients read them."""
 
+CODE = (".py", ".pyc", ".so")
+"""Endings of files that Python imports: Triton's Python backend does so from a version's folder."""
+
 REMEMBERED = 100
 """Verified versions that the record names, the latest ones; far fewer stay in the repository."""
 
@@ -155,6 +158,8 @@ class Repository:
         with failing(f"write a version of {name}"):
             serving = format_of(read_model_json(folder, name), name)
             sums = checksums(folder, (*serving.files, *MODEL_FILES))
+            if code := [file for file in sums if file.endswith(CODE)]:
+                raise ServingError(f"{name} holds code, which Triton might import: {', '.join(code)}")
             versions = self.versions(name)
             same = (version for version in reversed(versions) if self._sums(name, version) == sums)
             number = next(same, None) or max((0, *versions, *self.verified(name))) + 1
@@ -305,12 +310,12 @@ class Repository:
                 for part in (name, table_name(name)):
                     self.store.delete(f"{part}/{CONFIG_FILE}")
                 return
-            known = self.versions(name)
+            present = self.versions(name)
             options = self.options(name)
             if options.canary and options.canary.version in (version, previous):
                 options = replace(options, canary=None)  # it is the served version, or was until now
             others = (previous, options.canary and options.canary.version)
-            numbers = [version, *(number for number in others if number in known)]
+            numbers = [version, *(number for number in others if number in present)]
             scaling = read_scaling_choice(self.store, name, version).scaling
             share = self._configurations.may_share(name, version, options)
             self._configurations.write(name, numbers, options, scaling, share=share)
@@ -364,13 +369,13 @@ class Repository:
         verified = [v for v in self.verified(name) if v in there]
         canary = self.options(name).canary
         # The highest number stays: the table endpoint's process must not meet it again with other content.
-        kept = {
+        retained = {
             self.serving(name),
             canary and canary.version,
             *verified[-max(keep, LEAST_KEPT) :],
             max(there, default=None),
         }
-        gone = tuple(sorted(there - kept))
+        gone = tuple(sorted(there - retained))
         with failing(f"remove old versions of {name}"):
             code = self._configurations.tables.folder(name)
             for version in gone:

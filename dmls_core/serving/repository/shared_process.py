@@ -91,14 +91,14 @@ class SharedProcess:
 
     def _taken(self, model: str, version: int) -> dict[int, tuple[str, int]]:
         """Return the model and version of each slot that this version might have, by ``high``."""
-        found = {}
+        taken = {}
         for info in self._store.list(f"{RECORDS}/{_low(model, version)}/"):
             try:
                 about = json.loads(self._store.get(info.key))
             except ObjectMissingError:  # another publisher freed it
                 continue
-            found[int(PurePosixPath(info.key).stem)] = about["model"], about["version"]
-        return found
+            taken[int(PurePosixPath(info.key).stem)] = about["model"], about["version"]
+        return taken
 
 
 def has_shared_process(store: Store) -> bool:

@@ -136,10 +136,10 @@ def model_config(
 
 def configured_versions(config: str) -> tuple[int, ...]:
     """Return the versions that an output of ``model_config`` serves; another text raises ServingError."""
-    found = _VERSIONS.search(config)
-    if not found:
+    policy = _VERSIONS.search(config)
+    if not policy:
         raise ServingError("config.pbtxt has no version_policy written by DMLS")
-    return tuple(int(version) for version in found[1].split(","))
+    return tuple(int(version) for version in policy[1].split(","))
 
 
 SUFFIX = ".table"
@@ -200,7 +200,7 @@ def matrices(encoder: Encoder) -> dict[str, list[str]]:
     Columns are in the encoder's order. The name has a checksum of them: a client that knows other columns, or
     another order, gets an error and no wrong answer.
     """
-    found: dict[str, list[str]] = {}
+    inputs: dict[str, list[str]] = {}
     for kind, feature_type in (
         ("numbers", NumberFeature),
         ("texts", CategoryFeature),
@@ -208,8 +208,8 @@ def matrices(encoder: Encoder) -> dict[str, list[str]]:
     ):
         if names := [f.name for f in encoder.features if isinstance(f, feature_type)]:
             checksum = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:8]
-            found[f"{kind}-{checksum}"] = names
-    return found
+            inputs[f"{kind}-{checksum}"] = names
+    return inputs
 
 
 def interface(encoder: Encoder) -> object:

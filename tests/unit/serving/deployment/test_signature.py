@@ -143,7 +143,7 @@ def test_a_wrong_key_is_an_error_that_names_its_variable(tmp_path, monkeypatch):
     )
     for key in ("no key", private, odd):
         monkeypatch.setenv("DMLS_SIGNING_KEY", key)
-        with pytest.raises(PlatformError, match="^DMLS_SIGNING_KEY: it is no private key") as caught:
+        with pytest.raises(PlatformError, match="^DMLS_SIGNING_KEY: it is not a private key") as caught:
             sign_model(folder, NAME)
         assert key not in str(caught.value)
     for key in ("no key", public, public.replace("MC", "AA")):

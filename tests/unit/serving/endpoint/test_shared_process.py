@@ -254,7 +254,7 @@ def test_a_record_that_names_a_path_is_refused(start, models, model):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "63.json").write_text(json.dumps({"model": model, "version": 1, "sha256": {}}))
     (answer,) = start().execute([Request({"input_63": np.zeros((1, 3), np.float32)}, ["output_1023"])])
-    assert "63.json is no record of a model" in answer.error
+    assert "63.json is not a record of a model" in answer.error
     (folder / "63.json").unlink()
 
 

@@ -59,6 +59,14 @@ def test_an_incomplete_copy_is_not_a_version(repository, tmp_path):
     assert (half / "checkpoint.tl").read_bytes() == (folder / "checkpoint.tl").read_bytes()
 
 
+def test_code_of_a_trainer_does_not_reach_triton(repository, tmp_path):
+    folder = toy_model_folder(tmp_path / "run")
+    (folder / "numpy.py").write_text("raise SystemExit")
+    with pytest.raises(ServingError, match=r"lab\.iris holds code, which Triton might import: numpy\.py"):
+        add(repository, folder)
+    assert repository.versions(NAME) == ()
+
+
 def test_a_damaged_copy_is_an_error(repository, tmp_path, monkeypatch):
     def lose_the_end(key, path):
         return repository.store.put(key, path.read_bytes()[:-1])
