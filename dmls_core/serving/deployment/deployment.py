@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dmls_core.errors import DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
-from dmls_core.serving.deployment.signed_models import check_signature, signers
+from dmls_core.serving.deployment.acceptance import check_candidate, check_run, check_version
 from dmls_core.serving.deployment.verification import GoldenRows, Proof
-from dmls_core.serving.formats.model_check import check_model, check_size
 from dmls_core.serving.repository.intents import Intent, clear_intent, write_intent
 from dmls_core.serving.repository.options import Canary, ServingOptions
 from dmls_core.serving.repository.repository import Repository
@@ -83,11 +82,9 @@ class Deployment:
             ServingError: a file is damaged and nothing was loaded, or the version could not be
                 written or loaded; the candidate is removed then.
         """
-        check_size(folder, self.model)
         with self.repository.lock(self.model):
             try:
-                check_signature(folder, self.model, self.model)
-                check_model(folder, self.model)
+                check_run(folder, self.model)
             except ServingError as error:
                 raise ServingError(f"{error}. {self._serve_again()}") from error
             version = self.repository.add(self.model, folder)
@@ -155,17 +152,9 @@ class Deployment:
                 raise NotFoundError(
                     ValidationIssue(f"{self.model} has no verified {which} to roll back to", hint=hint)
                 )
-            self.check_version(target)
+            check_version(self.repository, self.model, target)
             self.serve(GoldenRows.read(self.repository, self.model, target), now, finish)
             return DeployedVersion(self.model, target, now)
-
-    def check_version(self, version: int) -> None:
-        """Check a version's files, the model's in a child process; raise ServingError for damage."""
-        self.repository.check(self.model, version)
-        model = f"{self.model} version {version}"
-        with self.repository.local_copy(self.model, version) as folder:
-            check_signature(folder, self.model, model)
-            check_model(folder, model)
 
     def take_down(self, begin: Callable[[], None] | None = None) -> int | None:
         """Stop serving the model and its challenger; return the version that was served.
@@ -328,11 +317,7 @@ class Deployment:
     def _verify_candidate(self, version: int, max_latency_ms: float | None) -> tuple[GoldenRows, Proof]:
         """Return the candidate's golden rows and the proof of the slowest server."""
         try:
-            self.repository.check(self.model, version)
-            self.repository.check_copy(self.model, version, CANDIDATE)
-            if signers():
-                with self.repository.local_copy(self.model, version) as folder:
-                    check_signature(folder, self.model, f"{self.model} version {version}")
+            check_candidate(self.repository, self.model, version)
             golden = GoldenRows.read(self.repository, self.model, version)
             proofs = []
             for client in self.servers:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from dmls_core.errors import NotFoundError, ValidationIssue
+from dmls_core.serving.deployment.acceptance import check_version
 from dmls_core.serving.deployment.deployment import Deployment
 from dmls_core.serving.deployment.verification import GoldenRows
 from dmls_core.serving.repository.intents import Intent, clear_intent, read_intent
@@ -67,7 +68,7 @@ def _serve(deployment: Deployment, version: int, which: str) -> None:
                 f"{', '.join(map(str, repository.versions(model))) or 'there is none'}",
             )
         )
-    deployment.check_version(version)
+    check_version(repository, model, version)
     deployment.serve(GoldenRows.read(repository, model, version), repository.serving(model))
 
 

@@ -22,7 +22,7 @@ CHAMPIONS = {"lab.churn": 1, "lab.iris": 1}
 @pytest.fixture(autouse=True)
 def toy_checkpoints(monkeypatch):
     """Skip the check of checkpoints, which are no forests here, and the wait for a server's restart."""
-    monkeypatch.setattr("dmls_core.serving.deployment.deployment.check_model", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.deployment.acceptance.check_model", lambda *_: None)
     monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
 
 
