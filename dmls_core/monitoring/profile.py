@@ -190,31 +190,33 @@ def recount(column: ProfileColumn, values: Values) -> ProfileColumn:
     if column.kind == "number":
         counts, other, missing = _binned(values.data, np.array(column.edges))
         return replace(column, counts=counts, other=other, missing=missing, mean=_mean(values.data))
-    found, missing = _counted(values)
-    counts = tuple(found.get(text, 0) for text in column.categories)
-    other = sum(found.values()) - sum(counts)
+    counted, missing = _counted(values)
+    counts = tuple(counted.get(text, 0) for text in column.categories)
+    other = sum(counted.values()) - sum(counts)
     return replace(column, counts=counts, other=other, missing=missing)
 
 
 def commonest(values: Values, without: Iterable[str], most: int) -> list[str]:
     """Return the most frequent categories of a column that are not in ``without``, at most ``most``."""
-    found, _ = _counted(values)
+    counted, _ = _counted(values)
     for text in without:
-        found.pop(text, None)
-    ordered = sorted(found, key=lambda text: (-found[text], text))
-    return [text for text in ordered if found[text]][:most]
+        counted.pop(text, None)
+    ordered = sorted(counted, key=lambda text: (-counted[text], text))
+    return [text for text in ordered if counted[text]][:most]
 
 
 def _summary(values: Values) -> ProfileColumn:
     if values.texts is None:
         return _number_summary(values)
-    found, missing = _counted(values)
+    counted, missing = _counted(values)
     least = max(MIN_CATEGORY_ROWS, COMMON_SHARE * len(values.data))
-    common = [text for text, count in found.items() if count >= least]
-    kept = sorted(common, key=lambda text: (-found[text], text))
-    counts = tuple(found[text] for text in kept)
-    other = sum(found.values()) - sum(counts)
-    return ProfileColumn(values.name, values.role, "category", (), tuple(kept), counts, other, missing, None)
+    common = [text for text, count in counted.items() if count >= least]
+    categories = sorted(common, key=lambda text: (-counted[text], text))
+    counts = tuple(counted[text] for text in categories)
+    other = sum(counted.values()) - sum(counts)
+    return ProfileColumn(
+        values.name, values.role, "category", (), tuple(categories), counts, other, missing, None
+    )
 
 
 _SHARES = np.linspace(0, 1, BINS + 1)
