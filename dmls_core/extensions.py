@@ -23,6 +23,7 @@ Group = Literal[
     "dmls.notifiers",
     "dmls.runners",
     "dmls.samplers",
+    "dmls.serving_formats",
     "dmls.stores",
 ]
 

@@ -31,7 +31,7 @@ from dmls_core.settings import load_settings
 
 if TYPE_CHECKING:
     from dmls_core.cli.console import JobName
-    from dmls_core.monitoring.drift import Drift
+    from dmls_core.monitoring.drift import DriftResult
     from dmls_core.monitoring.served_job import ServedJob
     from dmls_core.serving.predict.scoring_record import ScoringRecord
     from dmls_core.store import ObjectInfo, Store
@@ -304,8 +304,7 @@ def drift(
     from dmls_core.data.formats.conversion import converted
     from dmls_core.monitoring.new_data import check_files, fetch_baseline
     from dmls_core.monitoring.pages import drift_page
-    from dmls_core.serving.formats.treelite import checkpoint
-    from dmls_core.spec import Drift as DriftTable
+    from dmls_core.spec import Drift
     from dmls_core.store import layout
     from dmls_core.tracking.registry import find_champion
 
@@ -314,11 +313,11 @@ def drift(
     spec = accepted_spec(store, *name)
     if spec is None:
         raise NotFoundError(ValidationIssue(f"there is no job {name}", hint="`dmls jobs` lists them"))
-    threshold = float((spec.get("drift") or {}).get("threshold", DriftTable().threshold))
+    threshold = float((spec.get("drift") or {}).get("threshold", Drift().threshold))
     run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
     with TemporaryDirectory(prefix="dmls-drift-") as scratch, converted(data, spec["data"]) as files:
         model = fetch_baseline(store, *name, run_key, Path(scratch))
-        report = check_files(model, files, threshold, checkpoint.predict_file)
+        report = check_files(model, files, threshold)
     try:
         page.write_text(drift_page(report, str(name)), encoding="utf-8", errors="replace")
     except OSError as error:
@@ -332,7 +331,7 @@ def drift(
         raise typer.Exit(_DRIFTED)
 
 
-def _print(report: Drift) -> None:
+def _print(report: DriftResult) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -16,32 +16,27 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import psutil
 
 import dmls_core
+from dmls_core import extensions
 from dmls_core.devstack import secret_arguments
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.private_files import make_private_folder
 from dmls_core.devstack.programs import find_uv, make_environment
 from dmls_core.devstack.supervisor import Service, http_answers
 from dmls_core.errors import PlatformError
-from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS, FilBackend
+from dmls_core.serving.formats.base import serving_format
+from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS
+from dmls_core.serving.triton.backends import BackendKind
 from dmls_core.settings import INFERENCE_LOG, TRITON_KEY_HEADER, ProcessSettings
 
 _REQUIREMENTS = "triton.txt"
 
 _PYTHONS = ((3, 11), (3, 12))
 """Python versions that both the server's Python backend and NumPy before 2 support."""
-
-STAND_IN = {
-    "model.py": resources.files("dmls_core.devstack") / "fil_stand_in.py",
-    "gtil.py": resources.files("dmls_core.serving.formats.treelite") / "gtil.py",
-    "private_memory.py": resources.files("dmls_core.serving.endpoint") / "private_memory.py",
-}
-"""Files of ``backends/fil``."""
 
 COMPLETE = "complete"
 """Written last: an environment without it is incomplete."""
@@ -100,10 +95,12 @@ def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
         stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
         shutil.copy(stub, backends / "python")
         (folder / COMPLETE).touch()
-    # The stand-in is part of DMLS: a newer DMLS replaces it in an old environment.
-    (backends / "fil").mkdir(exist_ok=True)
-    for name, source in STAND_IN.items():
-        (backends / "fil" / name).write_bytes(source.read_bytes())
+    # The stand-ins are part of DMLS: a newer DMLS replaces them in an old environment.
+    for format_name in extensions.names("dmls.serving_formats"):
+        serving = serving_format(format_name)
+        for name, source in serving.stand_in().items():
+            (backends / serving.backend).mkdir(exist_ok=True)
+            (backends / serving.backend / name).write_bytes(source.read_bytes())
     return Environment(
         program=server / "bin" / "tritonserver",
         backends=backends,
@@ -187,7 +184,7 @@ def find_genuine() -> TritonServer | None:
     return None
 
 
-def running_backend(pid: int) -> FilBackend:
+def running_backend(pid: int) -> BackendKind:
     """Return the FIL backend of the embedded platform's running server."""
     prefix = "--backend-directory="
     folders = (word.removeprefix(prefix) for word in psutil.Process(pid).cmdline() if word.startswith(prefix))

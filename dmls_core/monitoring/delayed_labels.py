@@ -65,21 +65,23 @@ class LabelJoin:
         For a classification: class codes of shape (n_rows,), ``len(labels)`` for a class that the version
         does not know, and probabilities of shape (n_rows, n_classes). For a regression: values and values.
         """
-        own = self.frame.filter(pl.col(VERSION) == version)
+        rows = self.frame.filter(pl.col(VERSION) == version)
         if labels is None:
-            own = own.with_columns(pl.col(TARGET, PREDICTION).cast(pl.Float64, strict=False)).drop_nulls(
+            rows = rows.with_columns(pl.col(TARGET, PREDICTION).cast(pl.Float64, strict=False)).drop_nulls(
                 [TARGET, PREDICTION]
             )
-            return own[TARGET].to_numpy(), own[PREDICTION].to_numpy()
+            return rows[TARGET].to_numpy(), rows[PREDICTION].to_numpy()
         columns = [PROBABILITY + label for label in labels]
-        if not set(columns) <= set(own.columns):  # another model was logged under this version
+        if not set(columns) <= set(rows.columns):  # another model was logged under this version
             return np.zeros(0, np.int64), np.zeros((0, len(labels)), np.float32)
-        own = own.drop_nulls(columns)
+        rows = rows.drop_nulls(columns)
         codes = {category_text(label): code for code, label in enumerate(labels)}
-        texts = own[TARGET].unique()
-        known = pl.Series([codes.get(category_text(text), len(labels)) for text in texts], dtype=pl.Int64)
-        truth = own[TARGET].replace_strict(texts, known, return_dtype=pl.Int64)
-        return truth.to_numpy(), own.select(columns).to_numpy().astype(np.float32)
+        texts = rows[TARGET].unique()
+        label_codes = pl.Series(
+            [codes.get(category_text(text), len(labels)) for text in texts], dtype=pl.Int64
+        )
+        truth = rows[TARGET].replace_strict(texts, label_codes, return_dtype=pl.Int64)
+        return truth.to_numpy(), rows.select(columns).to_numpy().astype(np.float32)
 
 
 def read_labels(
@@ -98,21 +100,21 @@ def read_labels(
 
 def _read_labels(path: Path, target: str, *, numbers: bool, data_format: str | None) -> pl.DataFrame:
     limits = DataLimits.from_environment()
-    known = format_of(path.name)
-    files = DataFiles([path], known or data_format, replace(limits, rows=min(limits.rows, MAX_ROWS)))
+    by_name = format_of(path.name)
+    files = DataFiles([path], by_name or data_format, replace(limits, rows=min(limits.rows, MAX_ROWS)))
     names = files.sources[0].names
     _check_columns(path.name, names, target)
     text = pl.Categorical()
     frame = files.read({REQUEST: text, target: text}).cast(pl.String).rename({target: TARGET})
     rows: pl.Series | pl.Expr = pl.lit(0)
     if ROW in names:
-        found = files.integers(ROW)
-        if found is None or found.null_count() or (found.min() or 0) < 0:  # type: ignore[operator]
+        positions = files.integers(ROW)
+        if positions is None or positions.null_count() or (positions.min() or 0) < 0:  # type: ignore[operator]
             expected = "an integer from 0: the position of the row in its request"
             raise DataError(
                 ValidationIssue("contains an invalid row number", file=path.name, key=ROW, expected=expected)
             )
-        rows = found
+        rows = positions
     frame = frame.with_columns(rows.cast(pl.Int64).alias(ROW), pl.lit(ROW not in names).alias(SINGLE))
     frame = frame.with_columns(pl.col(REQUEST, TARGET).str.strip_chars()).filter(
         pl.col(REQUEST).is_not_null() & (pl.col(REQUEST) != "") & ~pl.col(TARGET).is_in(list(MISSING))
@@ -156,27 +158,27 @@ def join_labels(labels: Sequence[pl.DataFrame], logged: Iterable[Path]) -> Label
     first, consumed until every label has a prediction. Memory is bounded by two predictions per label,
     whatever the size of the log.
     """
-    wanted = pl.concat(labels).unique(KEYS, keep="last", maintain_order=True)
-    ids, alone = wanted.select(REQUEST).unique(), wanted.filter(SINGLE)[REQUEST].implode()
-    found: pl.DataFrame | None = None
+    labelled = pl.concat(labels).unique(KEYS, keep="last", maintain_order=True)
+    ids, alone = labelled.select(REQUEST).unique(), labelled.filter(SINGLE)[REQUEST].implode()
+    matches: pl.DataFrame | None = None
     several: set[str] = set()
     for predictions in _batches(logged):
         hits = predictions.join(ids, on=REQUEST, how="semi")
         beyond = hits.filter((pl.col(ROW) > 0) & pl.col(REQUEST).is_in(alone))
         several.update(beyond[REQUEST].unique())
-        hits = hits.join(wanted.drop(SINGLE), on=KEYS, how="inner")
-        found = hits if found is None else pl.concat([found, hits], how="diagonal_relaxed")
-        found = found.unique([*KEYS, VERSION, PREDICTION]).group_by(KEYS).head(2)
-        if found.height >= wanted.height and found.select(KEYS).n_unique() == wanted.height:
+        hits = hits.join(labelled.drop(SINGLE), on=KEYS, how="inner")
+        matches = hits if matches is None else pl.concat([matches, hits], how="diagonal_relaxed")
+        matches = matches.unique([*KEYS, VERSION, PREDICTION]).group_by(KEYS).head(2)
+        if matches.height >= labelled.height and matches.select(KEYS).n_unique() == labelled.height:
             break
-    if found is None:
+    if matches is None:
         return LabelJoin(
-            wanted.height, pl.DataFrame(schema={VERSION: pl.Int64, TARGET: pl.String}), len(several)
+            labelled.height, pl.DataFrame(schema={VERSION: pl.Int64, TARGET: pl.String}), len(several)
         )
-    found = found.filter(~pl.col(REQUEST).is_in(list(several)))
-    unique = found.filter(pl.len().over(KEYS) == 1)
-    ambiguous = found.filter(pl.len().over(KEYS) > 1).select(KEYS).n_unique()
-    return LabelJoin(wanted.height, unique.drop(KEYS), len(several), ambiguous)
+    matches = matches.filter(~pl.col(REQUEST).is_in(list(several)))
+    unique = matches.filter(pl.len().over(KEYS) == 1)
+    ambiguous = matches.filter(pl.len().over(KEYS) > 1).select(KEYS).n_unique()
+    return LabelJoin(labelled.height, unique.drop(KEYS), len(several), ambiguous)
 
 
 def _batches(logged: Iterable[Path]) -> Iterator[pl.DataFrame]:
@@ -195,15 +197,15 @@ def _batches(logged: Iterable[Path]) -> Iterator[pl.DataFrame]:
 
 def _predictions(path: Path) -> pl.DataFrame | None:
     """Return the predictions in one file of the log; None if it has none."""
-    own = {COLUMN_PREFIX + name: name for name in (*KEYS, VERSION, PREDICTION)}
+    columns = {COLUMN_PREFIX + name: name for name in (*KEYS, VERSION, PREDICTION)}
     scan = pl.scan_parquet(path, glob=False)
     names = scan.collect_schema().names()
-    if not own.keys() <= set(names):
+    if not columns.keys() <= set(names):
         return None
     probabilities = [name for name in names if name.startswith(PROBABILITY)]
     return (
-        scan.select(*own, *probabilities)
-        .rename(own)
+        scan.select(*columns, *probabilities)
+        .rename(columns)
         .with_columns(pl.col(ROW, VERSION).cast(pl.Int64), pl.col(REQUEST).cast(pl.String).str.strip_chars())
         .collect()
     )

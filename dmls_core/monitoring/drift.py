@@ -1,4 +1,4 @@
-"""Drift: compare new data with the profile of a model's training data, column by column.
+"""DriftResult: compare new data with the profile of a model's training data, column by column.
 
 A column has drifted if both of these hold:
 
@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.monitoring.profile import Column, Kind, Profile, Role, Values, commonest, recount
+from dmls_core.monitoring.profile import Kind, Profile, ProfileColumn, Role, Values, commonest, recount
 
 SCHEMA = 1
 
@@ -67,8 +67,8 @@ class ColumnDrift:
         change: the largest change, in words.
     """
 
-    old: Column
-    new: Column | None
+    old: ProfileColumn
+    new: ProfileColumn | None
     verdict: ColumnVerdict
     psi: float | None = None
     p_value: float | None = None
@@ -107,7 +107,7 @@ class ColumnDrift:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class DriftResult:
     """New data compared with the baseline.
 
     Attributes:
@@ -152,14 +152,14 @@ class Drift:
         return f"{count} in {self.rows:,} rows: {shown}{more}"
 
     @classmethod
-    def from_fields(cls, data: Mapping[str, Any]) -> Drift:
+    def from_fields(cls, data: Mapping[str, Any]) -> DriftResult:
         """Rebuild a comparison from the result of ``dataclasses.asdict``."""
         columns = (
             ColumnDrift(
                 **{
                     **column,
-                    "old": Column.from_json(column["old"]),
-                    "new": Column.from_json(column["new"]) if column["new"] else None,
+                    "old": ProfileColumn.from_json(column["old"]),
+                    "new": ProfileColumn.from_json(column["new"]) if column["new"] else None,
                 }
             )
             for column in data["columns"]
@@ -198,7 +198,7 @@ def _label(column: ColumnDrift) -> str:
     )
 
 
-def _facts(column: Column) -> dict[str, Any]:
+def _facts(column: ProfileColumn) -> dict[str, Any]:
     return {
         "rows": column.rows,
         "missing": column.missing / column.rows if column.rows else None,
@@ -206,7 +206,7 @@ def _facts(column: Column) -> dict[str, Any]:
     }
 
 
-def compare(baseline: Profile, values: Mapping[Key, Values], rows: int, threshold: float) -> Drift:
+def compare(baseline: Profile, values: Mapping[Key, Values], rows: int, threshold: float) -> DriftResult:
     """Compare new data with the profile of the training data.
 
     ``values`` are the new data's columns by role and name. Columns of the baseline that they lack are
@@ -220,7 +220,7 @@ def compare(baseline: Profile, values: Mapping[Key, Values], rows: int, threshol
     verdict: Verdict = "steady" if tested else "too few rows"
     if any(column.verdict == "drifted" for column in columns):
         verdict = "drifted"
-    return Drift(
+    return DriftResult(
         verdict=verdict,
         rows=rows,
         baseline_rows=baseline.rows,
@@ -230,7 +230,7 @@ def compare(baseline: Profile, values: Mapping[Key, Values], rows: int, threshol
     )
 
 
-def _measure(old: Column, values: Values | None) -> ColumnDrift:
+def _measure(old: ProfileColumn, values: Values | None) -> ColumnDrift:
     if values is None:
         return ColumnDrift(old, None, "absent")
     new = recount(old, values)
@@ -258,7 +258,7 @@ def _with_verdicts(tested: list[ColumnDrift], threshold: float) -> list[ColumnDr
     ]
 
 
-def merged_bins(old: Column, new: Column) -> tuple[Counts, Counts]:
+def merged_bins(old: ProfileColumn, new: ProfileColumn) -> tuple[Counts, Counts]:
     """Return the rows of both columns in the bins to compare: common bins, rows outside all bins, missing.
 
     Bins too rare for the chi-squared test are merged, with the next rarest bin if they are still too rare.
@@ -311,7 +311,7 @@ def same_distribution(before: Counts, after: Counts, kind: Kind) -> float:
     return float(min(1.0, len(p_values) * min(p_values))) if p_values else 1.0
 
 
-def _change(old: Column, new: Column, values: Values) -> str:
+def _change(old: ProfileColumn, new: ProfileColumn, values: Values) -> str:
     """Describe the bin that contributes most to the index."""
     before, after = (np.array([*c.counts, c.other, c.missing]) / c.rows for c in (old, new))
     p, q = (np.maximum(shares, FLOOR) for shares in (before, after))

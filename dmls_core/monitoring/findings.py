@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from dmls_core.intake import add_note
-from dmls_core.monitoring.drift import now
+from dmls_core.monitoring.drift import DriftResult, now
+from dmls_core.monitoring.jobs import MonitoredJob
+from dmls_core.monitoring.label_evaluation import LabelCheck
 from dmls_core.monitoring.prometheus import count
 from dmls_core.store import Store, layout
-
-if TYPE_CHECKING:
-    from dmls_core.monitoring.label_evaluation import LabelCheck
-    from dmls_core.monitoring.monitor_run import DriftCheck, MonitoredJob
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +25,25 @@ Event = Literal["drifted", "decayed", "rejected"]
 
 Notify = Callable[[Mapping[str, Any], Event, str, str, Mapping[str, str]], None]
 """(``[owner]`` of the spec, event, ``<team>/<job>``, message, links) -> None; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftCheck:
+    """A comparison whose results have been written.
+
+    Attributes:
+        source: ``requests``, or the display name of a partition.
+        version: the champion's version in MLflow's registry.
+        page: address of the drift page.
+        retrain_run_id: id of the run to start; empty for none.
+    """
+
+    job: MonitoredJob
+    source: str
+    drift: DriftResult
+    version: int
+    page: str
+    retrain_run_id: str
 
 
 def publish(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.monitoring import sandboxed
 from dmls_core.monitoring.inference_log import MAX_BYTES
+from dmls_core.monitoring.jobs import MonitoredJob
 from dmls_core.monitoring.label_files import (
     LabelState,
     attempt_id,
@@ -32,8 +33,7 @@ from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:
     from dmls_core.evaluate.decay import Decay
-    from dmls_core.monitoring.monitor_run import MonitoredJob
-    from dmls_core.tracking.registry import Champion
+    from dmls_core.tracking.registry import RegisteredVersion
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ def _evaluate(
 
     model = layout.model_name(job.team, job.name)
     paths = download_log_files(store, logged, scratch)
-    served: dict[int, Champion] = {}
+    served: dict[int, RegisteredVersion] = {}
 
     def reply(question: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
         if "version" not in question:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from dmls_core.errors import DmlsError, NotFoundError
-from dmls_core.hardware import parse_memory
 from dmls_core.monitoring import inference_log, new_partitions, sandboxed
-from dmls_core.monitoring.drift import Drift, now
-from dmls_core.monitoring.findings import Notify, publish
+from dmls_core.monitoring.drift import DriftResult, now
+from dmls_core.monitoring.findings import DriftCheck, Notify, publish
+from dmls_core.monitoring.jobs import KnownJob, MonitoredJob, monitored_jobs
 from dmls_core.monitoring.label_evaluation import LabelCheck, check_labels
 from dmls_core.monitoring.label_files import state_key
 from dmls_core.monitoring.new_data import fetch_baseline
 from dmls_core.monitoring.pages import drift_page
 from dmls_core.monitoring.prometheus import drift_file, drift_metrics
 from dmls_core.sandbox import Limits, SandboxError, Worker
-from dmls_core.store import JobRecord, ObjectInfo, Registry, Store, layout
-from dmls_core.store.registry import cached
+from dmls_core.store import ObjectInfo, Store, layout
 
 log = logging.getLogger(__name__)
 
@@ -34,50 +32,8 @@ MIN_MEMORY = 4 << 30
 TIMEOUT = 900.0
 """Seconds that reading a job's files may take at most."""
 
-THREADS = 16
-
 MAX_RETRAINS = 500
 """Runs started per monitor run, below Airflow's default limit of mapped tasks; other jobs wait."""
-
-
-KnownJob = tuple[JobRecord, Mapping[str, Any]]
-"""A job's record and its spec as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class MonitoredJob:
-    """An active job whose spec (as JSON) has a ``[drift]`` table."""
-
-    team: str
-    name: str
-    spec: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        return f"{self.team}/{self.name}"
-
-    def limits(self, base: Limits) -> Limits:
-        """Return the limits of the sandbox, with more memory if the spec asks for more."""
-        memory = parse_memory(self.spec["resources"]["memory"] or "0")
-        return replace(base, memory=max(base.memory, memory))
-
-
-@dataclass(frozen=True, slots=True)
-class DriftCheck:
-    """A comparison whose results have been written.
-
-    Attributes:
-        source: ``requests``, or the display name of a partition.
-        version: the champion's version in MLflow's registry.
-        page: address of the drift page.
-        retrain_run_id: id of the run to start; empty for none.
-    """
-
-    job: MonitoredJob
-    source: str
-    drift: Drift
-    version: int
-    page: str
-    retrain_run_id: str
 
 
 @dataclass(slots=True)
@@ -138,22 +94,6 @@ def run_monitor(
             _record(run, job, checks, labels)
             publish(store, mlflow_uri, job, checks, labels, notify)
     return run
-
-
-def monitored_jobs(store: Store, known: Iterable[KnownJob] = ()) -> list[MonitoredJob]:
-    """Return the active jobs with ``[drift]`` in their specs."""
-    registry, known = Registry(store), list(known)
-    cache = cached(record for record, _ in known)
-    records = [record for record in registry.jobs(cache) if record.state == "active"]
-    specs = {record.spec_sha256: spec for record, spec in known}
-    shas = sorted({record.spec_sha256 for record in records} - specs.keys())
-    with ThreadPoolExecutor(THREADS) as threads:
-        specs.update(zip(shas, threads.map(registry.spec, shas), strict=True))
-    return [
-        MonitoredJob(record.team, record.name, specs[record.spec_sha256])
-        for record in records
-        if specs[record.spec_sha256].get("drift") is not None
-    ]
 
 
 def _record(
@@ -271,7 +211,7 @@ def _check_partitions(
 
 def _compare(
     store: Store, worker: Worker, job: MonitoredJob, run_key: str, paths: Sequence[Path], source: str
-) -> Drift:
+) -> DriftResult:
     """Compare files with the baseline of a run's model, which is downloaded to their folder."""
     model = fetch_baseline(store, job.team, job.name, run_key, paths[0].parent)
     found = worker.call(
@@ -284,10 +224,10 @@ def _compare(
         hint=sandboxed.HINT,
         file=source,
     )
-    return Drift.from_fields(found)
+    return DriftResult.from_fields(found)
 
 
-def _retrain_run_id(job: MonitoredJob, drift: Drift, run_key: str) -> str:
+def _retrain_run_id(job: MonitoredJob, drift: DriftResult, run_key: str) -> str:
     retrain = drift.verdict == "drifted" and job.spec["drift"]["action"] == "retrain"
     return _run_id(run_key, drift.at) if retrain else ""
 
@@ -298,7 +238,7 @@ def _run_id(run_key: str, at: str) -> str:
 
 
 def _write_results(
-    store: Store, job: MonitoredJob, drift: Drift, name: str, run_key: str, source: str
+    store: Store, job: MonitoredJob, drift: DriftResult, name: str, run_key: str, source: str
 ) -> str:
     """Write the files of a comparison; return the address of the page."""
     document = drift.as_json(team=job.team, job=job.name, run_key=run_key, source=source)

@@ -6,7 +6,7 @@ A missing column or a text in a column of numbers is a finding of the comparison
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,20 +21,18 @@ from dmls_core.data.table.columns import DistinctTexts
 from dmls_core.data.table.dates import is_date
 from dmls_core.data.table.table import Table, TableColumn, encode_table
 from dmls_core.errors import DataError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
-from dmls_core.monitoring.drift import Drift, compare
-from dmls_core.monitoring.profile import Column, Profile, Values, predicted
+from dmls_core.monitoring.drift import DriftResult, compare
+from dmls_core.monitoring.profile import Profile, ProfileColumn, Values, predicted
+from dmls_core.serving.formats.base import format_of
 from dmls_core.settings import DataLimits
 from dmls_core.store import Store, layout
 
 BASELINE = "baseline.json"
 ENCODER = "encoder.json"
-CHECKPOINT = "checkpoint.tl"
+MODEL_JSON = "model.json"
 
 PREDICTED_ROWS = 50_000
 """Rows of the new data that the model predicts; a random sample of more."""
-
-Predict = Callable[[Path, NDArray[np.float32]], NDArray[np.float32]]
-"""(checkpoint, encoded rows) -> predictions, as ``serving.checkpoint.predict`` returns them."""
 
 
 def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path) -> Path:
@@ -45,7 +43,10 @@ def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path
     """
     base = layout.run_folder(team, job, run_key) + layout.MODEL
     try:
-        for name in (BASELINE, ENCODER, CHECKPOINT):
+        for name in (BASELINE, ENCODER, MODEL_JSON):
+            store.download(base + name, folder / name)
+        serving = format_of(json.loads((folder / MODEL_JSON).read_bytes()), f"the run {run_key}")
+        for name in serving.files:
             store.download(base + name, folder / name)
     except ObjectMissingError as error:
         raise NotFoundError(
@@ -57,10 +58,10 @@ def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path
     return folder
 
 
-def check_files(model: Path, paths: Sequence[Path], threshold: float, predict: Predict) -> Drift:
+def check_files(model: Path, paths: Sequence[Path], threshold: float) -> DriftResult:
     """Compare CSV or Parquet files of new data with the baseline of a model.
 
-    The folder ``model`` has ``baseline.json``, ``encoder.json`` and ``checkpoint.tl``. A column has drifted
+    The folder ``model`` has what ``fetch_baseline`` copies. A column has drifted
     from the population stability index ``threshold`` on.
 
     Raises:
@@ -76,7 +77,8 @@ def check_files(model: Path, paths: Sequence[Path], threshold: float, predict: P
     data = read_new_data(paths, baseline, dates)
     values = {(column.role, column.name): column for column in data.values}
     if (rows := _encoded(encoder, data)) is not None:
-        predictions = predicted(predict(model / CHECKPOINT, rows), encoder.target.labels)
+        serving = format_of(json.loads((model / MODEL_JSON).read_bytes()))
+        predictions = predicted(serving.load(model)(rows), encoder.target.labels)
         values[predictions.role, predictions.name] = predictions
     return compare(baseline, values, data.rows, threshold)
 
@@ -137,7 +139,7 @@ def read_new_data(
     """
     files = DataFiles(paths, None, limits or DataLimits.from_environment())
     # A date is read as a category is, but compared with nothing.
-    as_columns = [Column(date.name, "feature", "category", (), (), (), 0, 0, None) for date in dates]
+    as_columns = [ProfileColumn(date.name, "feature", "category", (), (), (), 0, 0, None) for date in dates]
     wanted = [*(column for column in baseline.columns if column.role != "prediction"), *as_columns]
     names = [_unique_names(source.names, source.path.name, wanted) for source in files.sources]
     column_types = files.column_types([column.name for column in wanted])
@@ -181,7 +183,7 @@ def _without_unknown_targets(values: Values) -> Values:
     return replace(values, data=values.data[~np.isnan(values.data)]) if values.role == "target" else values
 
 
-def _unique_names(names: Sequence[str], file: str, wanted: Sequence[Column]) -> set[str]:
+def _unique_names(names: Sequence[str], file: str, wanted: Sequence[ProfileColumn]) -> set[str]:
     """Return the names of a file's columns; raise DataError if it repeats a column of the model."""
     twice = [column.name for column in wanted if names.count(column.name) > 1]
     if twice:
@@ -192,13 +194,13 @@ def _unique_names(names: Sequence[str], file: str, wanted: Sequence[Column]) -> 
     return set(names)
 
 
-def _type(column: Column, column_type: ColumnType) -> pl.DataType:
+def _type(column: ProfileColumn, column_type: ColumnType) -> pl.DataType:
     if column.kind == "category" or column_type in ("time", "category", "text"):
         return pl.Categorical()
     return pl.Float64() if column.role == "target" else pl.Float32()
 
 
-def _values(series: pl.Series, column: Column) -> Values:
+def _values(series: pl.Series, column: ProfileColumn) -> Values:
     if column.kind == "number":
         return Values(column.name, column.role, _numbers(series))
     texts = series.cast(pl.String)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dmls_core.html import render_page
-from dmls_core.monitoring.drift import ALPHA, MIN_ROWS, ColumnDrift, Drift
-from dmls_core.monitoring.profile import Column
+from dmls_core.monitoring.drift import ALPHA, MIN_ROWS, ColumnDrift, DriftResult
+from dmls_core.monitoring.profile import ProfileColumn
 
 LISTED_COLUMNS = 200
 
@@ -30,11 +30,11 @@ _RULE = (
 )
 
 
-def drift_page(drift: Drift, title: str) -> str:
+def drift_page(drift: DriftResult, title: str) -> str:
     """Return the page of a drift comparison; the title is the job or file that was compared."""
     return render_page(
         "drift.html",
-        f"Drift of {title}",
+        f"DriftResult of {title}",
         drift=drift,
         listed=drift.columns[:LISTED_COLUMNS],
         unlisted=max(0, len(drift.columns) - LISTED_COLUMNS),
@@ -67,7 +67,7 @@ def _score(score: float | None, interval: Sequence[float] | None) -> str:
     return f"{score:.4g}" + (f" ({interval[0]:.4g} to {interval[1]:.4g})" if interval else "")
 
 
-def _bin_labels(column: Column) -> list[str]:
+def _bin_labels(column: ProfileColumn) -> list[str]:
     if column.kind == "category":
         return [*column.categories, "others", "missing"]
     first = [f"{edge:.3g}" for edge in column.edges[:1]]

@@ -53,7 +53,7 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ProfileColumn:
     """The distribution of a column's values.
 
     Attributes:
@@ -99,7 +99,7 @@ class Column:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Column:
+    def from_json(cls, data: Mapping[str, Any]) -> ProfileColumn:
         """Rebuild a column from the result of ``as_json``."""
         return cls(
             name=data["name"],
@@ -122,7 +122,7 @@ class Profile:
     """
 
     rows: int
-    columns: tuple[Column, ...]
+    columns: tuple[ProfileColumn, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of ``baseline.json``."""
@@ -142,7 +142,7 @@ class Profile:
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise ValueError(f"not a baseline of schema {SCHEMA}")
         try:
-            return cls(data["rows"], tuple(map(Column.from_json, data["columns"])))
+            return cls(data["rows"], tuple(map(ProfileColumn.from_json, data["columns"])))
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a baseline: {error!r}") from None
 
@@ -185,42 +185,44 @@ def predicted(served: NDArray[np.float32], labels: Sequence[str] | None) -> Valu
     return Values("prediction", "prediction", served.argmax(axis=1).astype(np.float64), tuple(labels))
 
 
-def recount(column: Column, values: Values) -> Column:
+def recount(column: ProfileColumn, values: Values) -> ProfileColumn:
     """Count other values in the bins of ``column``."""
     if column.kind == "number":
         counts, other, missing = _binned(values.data, np.array(column.edges))
         return replace(column, counts=counts, other=other, missing=missing, mean=_mean(values.data))
-    found, missing = _counted(values)
-    counts = tuple(found.get(text, 0) for text in column.categories)
-    other = sum(found.values()) - sum(counts)
+    counted, missing = _counted(values)
+    counts = tuple(counted.get(text, 0) for text in column.categories)
+    other = sum(counted.values()) - sum(counts)
     return replace(column, counts=counts, other=other, missing=missing)
 
 
 def commonest(values: Values, without: Iterable[str], most: int) -> list[str]:
     """Return the most frequent categories of a column that are not in ``without``, at most ``most``."""
-    found, _ = _counted(values)
+    counted, _ = _counted(values)
     for text in without:
-        found.pop(text, None)
-    ordered = sorted(found, key=lambda text: (-found[text], text))
-    return [text for text in ordered if found[text]][:most]
+        counted.pop(text, None)
+    ordered = sorted(counted, key=lambda text: (-counted[text], text))
+    return [text for text in ordered if counted[text]][:most]
 
 
-def _summary(values: Values) -> Column:
+def _summary(values: Values) -> ProfileColumn:
     if values.texts is None:
         return _number_summary(values)
-    found, missing = _counted(values)
+    counted, missing = _counted(values)
     least = max(MIN_CATEGORY_ROWS, COMMON_SHARE * len(values.data))
-    common = [text for text, count in found.items() if count >= least]
-    kept = sorted(common, key=lambda text: (-found[text], text))
-    counts = tuple(found[text] for text in kept)
-    other = sum(found.values()) - sum(counts)
-    return Column(values.name, values.role, "category", (), tuple(kept), counts, other, missing, None)
+    common = [text for text, count in counted.items() if count >= least]
+    categories = sorted(common, key=lambda text: (-counted[text], text))
+    counts = tuple(counted[text] for text in categories)
+    other = sum(counted.values()) - sum(counts)
+    return ProfileColumn(
+        values.name, values.role, "category", (), tuple(categories), counts, other, missing, None
+    )
 
 
 _SHARES = np.linspace(0, 1, BINS + 1)
 
 
-def _number_summary(values: Values) -> Column:
+def _number_summary(values: Values) -> ProfileColumn:
     ordered = np.sort(values.data)  # NaN is last
     missing = int(np.count_nonzero(np.isnan(ordered)))
     present = ordered[: len(ordered) - missing]
@@ -231,7 +233,7 @@ def _number_summary(values: Values) -> Column:
         places = np.ceil(present.size * _SHARES - 1).astype(np.int64).clip(0)
         edges = np.unique(present[places])
         counts = np.diff(np.searchsorted(present, edges, side="right"), prepend=0)
-    return Column(
+    return ProfileColumn(
         name=values.name,
         role=values.role,
         kind="number",

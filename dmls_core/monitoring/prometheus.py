@@ -25,7 +25,7 @@ from dmls_core.store import Store, layout
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily, Metric
 
-    from dmls_core.monitoring.drift import Drift
+    from dmls_core.monitoring.drift import DriftResult
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def decay_file(team: str, job: str) -> str:
     return f"{layout.metrics_folder(team, job)}decay{SUFFIX}"
 
 
-def drift_metrics(drift: Drift, team: str, job: str, source: str) -> str:
+def drift_metrics(drift: DriftResult, team: str, job: str, source: str) -> str:
     """Return the metrics of a comparison of ``requests`` or ``data`` in the exposition format."""
     labels = {"team": team, "job": job, "source": source}
     gauges = (

@@ -40,7 +40,7 @@ def restart_processes(repository: Repository, servers: Sequence[TritonClient]) -
     Raises:
         DmlsError: the repository does not answer.
     """
-    from dmls_core.serving.repository.shared_files import has_shared_process, restart_process
+    from dmls_core.serving.repository.shared_process import has_shared_process, restart_process
 
     result = ReconcileResult()
     for client in servers if has_shared_process(repository.store) else ():

@@ -49,9 +49,9 @@ class RequestCounter:
         from dmls_core.serving import triton_servers
 
         with triton_servers(http, grpc) as servers:
-            found = self.look(servers)
-        if found.count:
-            add_requests(store, found, datetime.now(UTC))
+            requests = self.look(servers)
+        if requests.count:
+            add_requests(store, requests, datetime.now(UTC))
 
     def look(self, servers: Iterable[TritonClient]) -> Requests:
         """Return what was answered since the last look; nothing of a server that is seen the first time.
@@ -59,7 +59,7 @@ class RequestCounter:
         A server that does not answer is left out: its requests are counted at the next look, unless it was
         started anew, which ends its counters.
         """
-        found = Requests()
+        requests = Requests()
         for server in servers:
             address = server.addresses["grpc"]
             try:
@@ -67,38 +67,38 @@ class RequestCounter:
             except ServingError:
                 continue
             if address in self._before:
-                found += _requests(_growth(self._before[address], now))
+                requests += _requests(_growth(self._before[address], now))
             self._before[address] = now
-        return found
+        return requests
 
 
 def _growth(before: Mapping[str, ModelUse], now: Mapping[str, ModelUse]) -> dict[str, ModelUse]:
     """Return what was added; a counter that fell began anew."""
-    found = {}
+    growth = {}
     for name, (count, seconds) in now.items():
         earlier = before.get(name, (0, 0.0))
-        found[name] = (count - earlier[0], seconds - earlier[1]) if count >= earlier[0] else (count, seconds)
-    return found
+        growth[name] = (count - earlier[0], seconds - earlier[1]) if count >= earlier[0] else (count, seconds)
+    return growth
 
 
 def _requests(uses: Mapping[str, ModelUse]) -> Requests:
     """Return the requests of users: a table endpoint asks its model, for whose answer it waits meanwhile."""
     from dmls_core.serving.triton.model_config import SUFFIX  # imports NumPy
-    from dmls_core.serving.triton.shared_config import SHARED
+    from dmls_core.serving.triton.shared_process import SHARED
 
-    found = Requests()
+    requests = Requests()
     for name, (count, seconds) in uses.items():
         if name == SHARED:
             continue  # the endpoints that it serves count its time as theirs
         if name.endswith(SUFFIX):
-            found += Requests(count, seconds)
+            requests += Requests(count, seconds)
         elif count:
             direct = max(0, count - uses.get(name + SUFFIX, (0, 0.0))[0])
-            found += Requests(direct, seconds * direct / count)
-    return found
+            requests += Requests(direct, seconds * direct / count)
+    return requests
 
 
-def add_requests(store: Store, found: Requests, now: datetime) -> None:
+def add_requests(store: Store, requests: Requests, now: datetime) -> None:
     """Add requests to those of this hour; delete the days that are older than ``KEPT``."""
     key = layout.requests_file(f"{now:%Y-%m-%d}")
     hours = _read(store, key)
@@ -108,7 +108,7 @@ def add_requests(store: Store, found: Requests, now: datetime) -> None:
             if info.key < oldest:
                 store.delete(info.key)
     hour = f"{now:%H}"
-    total = hours.get(hour, Requests()) + found
+    total = hours.get(hour, Requests()) + requests
     hours[hour] = total
     content = {hour: [one.count, round(one.busy_seconds, 3)] for hour, one in hours.items()}
     store.put(key, json.dumps(content).encode())
@@ -116,14 +116,14 @@ def add_requests(store: Store, found: Requests, now: datetime) -> None:
 
 def read_requests(store: Store, since: datetime) -> dict[datetime, Requests]:
     """Return the requests of each hour that was recorded, by its begin in UTC."""
-    found = {}
+    hours = {}
     for info in store.list(layout.REQUESTS):
         day = info.key.removeprefix(layout.REQUESTS).removesuffix(".json")
         for hour, one in _read(store, info.key).items():
             begin = datetime.fromisoformat(f"{day}T{hour}:00:00").replace(tzinfo=UTC)
             if begin >= since:
-                found[begin] = one
-    return found
+                hours[begin] = one
+    return hours
 
 
 def _read(store: Store, key: str) -> dict[str, Requests]:

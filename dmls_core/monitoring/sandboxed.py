@@ -16,17 +16,15 @@ MAX_VERSIONS = 10
 
 
 def compare_files(model: str, files: list[str], threshold: float, options: dict[str, Any]) -> dict[str, Any]:
-    """Compare files, written as ``[data]`` says, with a model's baseline; return a ``Drift`` as JSON data."""
+    """Compare files, written as ``[data]`` says, with a baseline; return a ``DriftResult`` as JSON data."""
     from dmls_core.data.formats.conversion import convert_all
     from dmls_core.monitoring.new_data import check_files
-    from dmls_core.serving.formats.treelite import checkpoint
 
     return asdict(
         check_files(
             Path(model),
             list(map(Path, convert_all(files, options, f"{model}/converted"))),
             threshold,
-            checkpoint.predict_file,
         )
     )
 

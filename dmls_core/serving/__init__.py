@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dmls_core.serving.deployment.benchmark import choose_scaling
     from dmls_core.serving.deployment.deployment import DeployedVersion, Deployment
-    from dmls_core.serving.predict.batch_prediction import Predictions, Predictor, predict_file
-    from dmls_core.serving.predict.served_model import ServedModel, connect
+    from dmls_core.serving.predict.connect import ServedModel, connect
+    from dmls_core.serving.predict.predictor import Predictions, Predictor, predict_file
     from dmls_core.serving.repository.options import ScalingChoice, ServingOptions
     from dmls_core.serving.repository.repository import Repository
     from dmls_core.serving.triton.client import TritonClient
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _MODULES = {
     "DeployedVersion": "deployment.deployment",
     "Deployment": "deployment.deployment",
-    "Predictions": "predict.batch_prediction",
-    "Predictor": "predict.batch_prediction",
+    "Predictions": "predict.predictor",
+    "Predictor": "predict.predictor",
     "Repository": "repository.repository",
     "ScalingChoice": "repository.options",
-    "ServedModel": "predict.served_model",
+    "ServedModel": "predict.connect",
     "ServingOptions": "repository.options",
     "TritonClient": "triton.client",
     "choose_scaling": "deployment.benchmark",
-    "connect": "predict.served_model",
-    "predict_file": "predict.batch_prediction",
+    "connect": "predict.connect",
+    "predict_file": "predict.predictor",
     "triton_servers": "triton.placement",
 }
 

@@ -12,6 +12,7 @@ _MODULES = {
     "NotifierSuite": "notifiers",
     "RunnerSuite": "runners",
     "SamplerSuite": "samplers",
+    "ServingFormatSuite": "serving_formats",
     "StoreSuite": "stores",
 }
 

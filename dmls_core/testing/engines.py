@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from dmls_core.errors import DataError, SpecError
 from dmls_core.models import CATALOGUE, engine_class, for_engine, load_spec
 from dmls_core.models.engines import BoostingEngine, Engine, Fitted, ForestEngine
-from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.trees import read_trees
-from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.base import export_format
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.spec import Choice, HyperparameterDefinition, ModelDefinition, Scalar
 
 COLUMNS = 6
@@ -313,12 +313,8 @@ class EngineSuite(EngineDefinitionSuite):
         data = make_data(kind)
         fitted = fit(model, data, **self.strong)
         expected = fitted.predict(engine.place(data.x))
-        if engine.export_format == TREELITE:
-            loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
-            served = checkpoint.predict(loaded, data.x)
-        else:
-            served = fitted.export(tmp_path)(data.x)
-        checkpoint.check_parity(expected, np.asarray(served, dtype=np.float32))
+        served = export_format(engine.export_format).export(fitted, tmp_path, threads=1).predict(data.x)
+        check_parity(expected, np.asarray(served, dtype=np.float32))
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert files
         assert not [path.name for path in files if path.read_bytes().startswith(_PICKLES)]
@@ -327,21 +323,20 @@ class EngineSuite(EngineDefinitionSuite):
         self, engine: Engine, fit: Callable[..., Fitted], model: ModelDefinition, tmp_path: Path
     ) -> None:
         """The exported model sends missing values down the same branches."""
-        if not model.missing_values or engine.export_format != TREELITE:
+        if not model.missing_values:
             pytest.skip("missing values are imputed")
         data = make_data(kinds_of(model)[0])
         fitted = fit(model, data)
         holes = data.x.copy()
         holes[np.random.default_rng(3).random(holes.shape) < 0.4] = np.nan
-        loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
-        expected = fitted.predict(engine.place(holes))
-        checkpoint.check_parity(expected, checkpoint.predict(loaded, holes))
+        served = export_format(engine.export_format).export(fitted, tmp_path, threads=1).predict(holes)
+        check_parity(fitted.predict(engine.place(holes)), np.asarray(served, dtype=np.float32))
 
     def test_native_categories_are_exported(
         self, engine: Engine, model: ModelDefinition, tmp_path: Path
     ) -> None:
         """The exported model treats unseen codes, in between and beyond, as the fitted model does."""
-        if not engine.native_categories or engine.export_format != TREELITE:
+        if not engine.native_categories:
             pytest.skip("unknown and missing categories have no codes of their own")
         data = make_data(kinds_of(model)[0], rows=600)
         data.x[:, 0] += 1
@@ -351,9 +346,8 @@ class EngineSuite(EngineDefinitionSuite):
         engine.categories = (0,)
         x, y = engine.place(data.x[: data.half]), engine.place(data.y[: data.half])
         fitted = engine.fit(model, self.strong, x, y, n_classes=data.n_classes, seed=1, threads=1)
-        loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
-        expected = fitted.predict(engine.place(data.x))
-        checkpoint.check_parity(expected, checkpoint.predict(loaded, data.x))
+        served = export_format(engine.export_format).export(fitted, tmp_path, threads=1).predict(data.x)
+        check_parity(fitted.predict(engine.place(data.x)), np.asarray(served, dtype=np.float32))
 
     # -- optional capabilities -------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from dmls_core.spec import Deploy
-    from dmls_core.tracking.registry import Champion
+    from dmls_core.tracking.registry import RegisteredVersion
 
 DecidedBy = Literal["rule", "request", "person", "deadline", "retirement"]
 
@@ -70,7 +70,7 @@ class Decision:
         }
 
 
-def decide(rule: Deploy, candidate: Candidate, champion: Champion | None) -> Decision | None:
+def decide(rule: Deploy, candidate: Candidate, champion: RegisteredVersion | None) -> Decision | None:
     """Apply the ``[deploy]`` table of a spec to a candidate; ``None``: a person has to decide."""
     version = champion.version if champion else None
 
@@ -95,7 +95,7 @@ def decide(rule: Deploy, candidate: Candidate, champion: Champion | None) -> Dec
     return Decision(comparison["better"], "rule", comparison["reason"], version)
 
 
-def incomparable(candidate: Candidate, champion: Champion) -> str:
+def incomparable(candidate: Candidate, champion: RegisteredVersion) -> str:
     """Return why the candidate's comparison does not apply to the present champion; empty if it does."""
     comparison = candidate.comparison
     if champion.run_key == candidate.run_key:
@@ -110,7 +110,7 @@ def incomparable(candidate: Candidate, champion: Champion) -> str:
     return "" if comparison["comparable"] else str(comparison["reason"])
 
 
-def _outdated(candidate: Candidate, champion: Champion | None) -> str:
+def _outdated(candidate: Candidate, champion: RegisteredVersion | None) -> str:
     """Return why a candidate may not replace a champion of a later interval; empty if it may."""
     if candidate.until is None:
         return ""

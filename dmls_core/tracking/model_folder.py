@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from importlib.metadata import version
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.data.encoder import Encoder, NumberFeature, number
+from dmls_core.serving.formats.base import format_of, module_source
 from dmls_core.tracking.registry import own_tags
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
 LOGGED_NAME = "model"
 CODE_PACKAGE = "dmls_model"
-REQUIRED = ("mlflow", "numpy", "pandas", "treelite")
+REQUIRED = ("mlflow", "numpy", "pandas")
+"""Packages that load a logged model, besides those of its serving format."""
+
 EXAMPLE_ROWS = 3
 ARTIFACTS = {
-    "checkpoint": "checkpoint.tl",
     "encoder": "encoder.json",
     "model": "model.json",
     "card": "card.html",
@@ -35,7 +37,10 @@ ARTIFACTS = {
     "size": "size.json",
     "signature": "model.sig",
 }
-"""Files of a run's ``model/`` folder in the MLflow model, if they are there: all that are signed."""
+"""Files of a run's ``model/`` folder in the MLflow model, besides those of its serving format.
+
+Together they are all that are signed.
+"""
 
 
 def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[str, str]) -> str:
@@ -61,18 +66,20 @@ def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[st
 
 
 def _logged(client: MlflowClient, run: Run) -> LoggedModel | None:
-    found = client.search_logged_models(
+    models = client.search_logged_models(
         [run.info.experiment_id], filter_string=f"source_run_id = '{run.info.run_id}'"
     )
-    return found[0] if found else None
+    return models[0] if models else None
 
 
 _COPIED = {
     "dmls_core.data": ("encoder.py", "moments.py"),
     "dmls_core.serving.deployment": ("signature.py",),
-    "dmls_core.serving.formats.treelite": ("gtil.py",),
 }
 """Modules that a logged model has copies of, by package."""
+
+PREDICTOR = "predictor.py"
+"""Copy of the module that predicts with a model of its serving format."""
 
 
 @contextmanager
@@ -85,6 +92,8 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
 
     encoder = Encoder.from_json(json.loads((folder / "encoder.json").read_bytes()))
     golden = json.loads((folder / "golden.json").read_bytes())
+    serving = format_of(json.loads((folder / "model.json").read_bytes()))
+    files = {Path(file).stem: file for file in serving.files} | ARTIFACTS
     with tempfile.TemporaryDirectory(prefix="dmls-model-") as scratch, _without_remarks():
         code = Path(scratch) / CODE_PACKAGE
         code.mkdir()
@@ -92,17 +101,16 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
         for package, modules in _COPIED.items():
             for module in modules:
                 (code / module).write_bytes((resources.files(package) / module).read_bytes())
+        (code / PREDICTOR).write_bytes(module_source(serving.predictor).read_bytes())
         mlflow.pyfunc.save_model(
             path=Path(scratch) / "model",
             mlflow_model=about,
             python_model=Path(__file__).with_name("pyfunc_model.py"),
             code_paths=[str(code)],
-            artifacts={
-                name: str(folder / file) for name, file in ARTIFACTS.items() if (folder / file).is_file()
-            },
+            artifacts={name: str(folder / file) for name, file in files.items() if (folder / file).is_file()},
             signature=signature(encoder),
             input_example=example(encoder, golden["columns"]),
-            pip_requirements=requirements(versions),
+            pip_requirements=requirements(versions, serving.packages),
         )
         yield Path(scratch) / "model"
 
@@ -137,12 +145,15 @@ def example(encoder: Encoder, columns: Mapping[str, list[Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def requirements(versions: Mapping[str, str]) -> list[str]:
-    """Return the packages needed to load the model, in their versions at the training, or those installed."""
+def requirements(versions: Mapping[str, str], packages: Sequence[str]) -> list[str]:
+    """Return the packages needed to load the model, in their versions at the training, or those installed.
+
+    ``packages`` are those of the model's serving format.
+    """
     from mlflow.version import VERSION
 
-    known = {"mlflow": VERSION, **versions}
-    return [f"{name}=={known.get(name) or version(name)}" for name in REQUIRED]
+    pinned = {"mlflow": VERSION, **versions}
+    return [f"{name}=={pinned.get(name) or version(name)}" for name in (*REQUIRED, *packages)]
 
 
 @contextmanager

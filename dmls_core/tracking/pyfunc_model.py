@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import treelite
 from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
 
 
 class TableModel(PythonModel):
-    """A Treelite checkpoint behind its encoder."""
+    """A model behind its encoder."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Read the checkpoint and the encoder that was fitted with it.
+        """Read the model and the encoder that was fitted with it.
 
         Raises:
             ValueError: ``DMLS_SIGNERS`` is set, and none of its keys signed these files.
@@ -32,16 +31,15 @@ class TableModel(PythonModel):
         # Another model's code, perhaps of another release, may be imported under the same name.
         for name in [name for name in sys.modules if name.partition(".")[0] == "dmls_model"]:
             del sys.modules[name]
+        folder = Path(context.artifacts["encoder"]).parent
         if signers := os.environ.get("DMLS_SIGNERS"):
             signature = import_module("dmls_model.signature")
-            folder = Path(context.artifacts["checkpoint"]).parent
             if problem := signature.problem(folder, "", signature.public_keys(signers)):
                 raise ValueError(f"the model is not as a trainer signed it: {problem}")
         # The model's own code is on the path only now.
         encoder = import_module("dmls_model.encoder").Encoder
         self.encoder = encoder.from_json(json.loads(Path(context.artifacts["encoder"]).read_bytes()))
-        model = treelite.Model.deserialize(context.artifacts["checkpoint"])
-        self.predict_rows = import_module("dmls_model.gtil").fastest_predictor(model)
+        self.predict_rows = import_module("dmls_model.predictor").load_model(folder)
 
     def predict(
         self,
@@ -52,13 +50,11 @@ class TableModel(PythonModel):
         """Return ``prediction`` and, for a classification, ``probability_<label>`` per label."""
         rows = self.encoder.transform(model_input)
         labels = self.encoder.target.labels
-        outputs = np.empty((0, 1 if labels is None else len(labels)), np.float32)
+        outputs = np.empty(0 if labels is None else (0, len(labels)), np.float32)
         if len(rows):
             outputs = self.predict_rows(rows)
         if labels is None:
-            return pd.DataFrame({"prediction": outputs[:, 0]}, index=model_input.index)
-        if outputs.shape[1] == 1:
-            outputs = np.concatenate([1 - outputs, outputs], axis=1)
+            return pd.DataFrame({"prediction": outputs}, index=model_input.index)
         prediction = self.encoder.decode(outputs.argmax(axis=1))
         probabilities = {f"probability_{label}": outputs[:, i] for i, label in enumerate(labels)}
         return pd.DataFrame({"prediction": prediction, **probabilities}, index=model_input.index)

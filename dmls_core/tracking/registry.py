@@ -30,7 +30,7 @@ _ABSENT = frozenset({"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"})
 
 
 @dataclass(frozen=True, slots=True)
-class Champion:
+class RegisteredVersion:
     """A version of a registered model that a run of DMLS made.
 
     Attributes:
@@ -44,7 +44,7 @@ class Champion:
     until: str = ""
 
 
-def champion_of(uri: str, name: str) -> Champion | None:
+def champion_of(uri: str, name: str) -> RegisteredVersion | None:
     """Return the champion of the model ``<team>.<job>``, or ``None`` if it has none made by DMLS.
 
     An empty ``uri`` means that there is no MLflow server, and so no champion.
@@ -55,22 +55,22 @@ def champion_of(uri: str, name: str) -> Champion | None:
     return _version_of(uri, name, CHAMPION) if uri else None
 
 
-def find_champion(uri: str, name: str) -> Champion:
+def find_champion(uri: str, name: str) -> RegisteredVersion:
     """Return the champion of the model ``<team>.<job>``.
 
     Raises:
         NotFoundError: there is no champion.
         TrackingError: MLflow does not answer.
     """
-    if found := _version_of(uri, name, CHAMPION):
-        return found
+    if champion := _version_of(uri, name, CHAMPION):
+        return champion
     raise NotFoundError(ValidationIssue(f"{name} has no champion", hint="deploy a model of the job first"))
 
 
-def find_challenger(uri: str, name: str) -> Champion:
+def find_challenger(uri: str, name: str) -> RegisteredVersion:
     """Return the challenger of the model ``<team>.<job>``; errors as of ``find_champion``."""
-    if found := _version_of(uri, name, CHALLENGER):
-        return found
+    if challenger := _version_of(uri, name, CHALLENGER):
+        return challenger
     raise NotFoundError(
         ValidationIssue(
             f"{name} has no challenger", hint="train a model: it is the challenger until it is deployed"
@@ -133,22 +133,22 @@ def registered_as(uri: str, name: str, triton_version: int) -> int:
     """
     client = connect(uri)
     with reaching(uri, f"look up version {triton_version} of {name} in Triton"):
-        found = [
+        versions = [
             int(version.version)
             for version in client.search_model_versions(f"name = '{name}'")
             if version.tags.get(TRITON_VERSION_TAG) == str(triton_version)
         ]
-    if not found:
+    if not versions:
         hint = f"no registered version has the tag {TRITON_VERSION_TAG}={triton_version}"
         raise NotFoundError(
             ValidationIssue(
                 f"MLflow has no version of {name} for version {triton_version} in Triton", hint=hint
             )
         )
-    return max(found)
+    return max(versions)
 
 
-def served_as(uri: str, name: str, triton_version: int) -> Champion:
+def served_as(uri: str, name: str, triton_version: int) -> RegisteredVersion:
     """Return the registered version, with its run, of a version in the Triton repository.
 
     Raises:
@@ -158,10 +158,10 @@ def served_as(uri: str, name: str, triton_version: int) -> Champion:
     version = registered_as(uri, name, triton_version)
     client = connect(uri)
     with reaching(uri, f"look up version {version} of {name}"):
-        found = _made_by_run(version, client.get_model_version(name, str(version)).tags)
-    if found is None:
+        registered = _made_by_run(version, client.get_model_version(name, str(version)).tags)
+    if registered is None:
         raise NotFoundError(ValidationIssue(f"version {version} of {name} was not made by a run of DMLS"))
-    return found
+    return registered
 
 
 def champions(uri: str) -> dict[str, int | None]:
@@ -173,7 +173,7 @@ def champions(uri: str) -> dict[str, int | None]:
         TrackingError: MLflow does not answer.
     """
     client = connect(uri)
-    found: dict[str, int | None] = {}
+    by_model: dict[str, int | None] = {}
     token: str | None = None
     with reaching(uri, "list the champions"):
         while token != "":
@@ -181,9 +181,9 @@ def champions(uri: str) -> dict[str, int | None]:
             for model in page:
                 if version := model.aliases.get(CHAMPION):
                     tag = client.get_model_version(model.name, str(version)).tags.get(TRITON_VERSION_TAG)
-                    found[model.name] = int(tag) if tag else None
+                    by_model[model.name] = int(tag) if tag else None
             token = page.token or ""
-    return found
+    return by_model
 
 
 def champion_in_triton(uri: str, name: str) -> int | None:
@@ -240,8 +240,8 @@ def register_model(
 
 def registered_version(client: MlflowClient, run: Run, name: str) -> int | None:
     """Return the version of ``name`` that ``run`` produced, if it is registered."""
-    found = client.search_model_versions(f"name = '{name}' and run_id = '{run.info.run_id}'")
-    return min((int(version.version) for version in found), default=None)
+    versions = client.search_model_versions(f"name = '{name}' and run_id = '{run.info.run_id}'")
+    return min((int(version.version) for version in versions), default=None)
 
 
 def aliases(client: MlflowClient, name: str) -> dict[str, int] | None:
@@ -262,7 +262,7 @@ def own_tags(run: Run) -> dict[str, str]:
     return {key: value for key, value in run.data.tags.items() if key.startswith("dmls.")}
 
 
-def _version_of(uri: str, name: str, alias: str) -> Champion | None:
+def _version_of(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     """Return the version with an alias, if there is one that DMLS made.
 
     One REST request: importing MLflow's client takes 2.6 CPU seconds, in two tasks of every run that need
@@ -278,16 +278,16 @@ def _version_of(uri: str, name: str, alias: str) -> Champion | None:
             f"MLflow at {uri} could not look up the {alias} of {name}: HTTP status {answer.status_code}"
         )
     try:
-        found = answer.json()["model_version"]
-        tags = {tag["key"]: tag["value"] for tag in found.get("tags", ())}
-        return _made_by_run(int(found["version"]), tags)
+        content = answer.json()["model_version"]
+        tags = {tag["key"]: tag["value"] for tag in content.get("tags", ())}
+        return _made_by_run(int(content["version"]), tags)
     except (ValueError, KeyError, TypeError) as error:
         raise TrackingError(
             f"MLflow does not answer at {uri}: start it, or correct its address ({error!r})"
         ) from error
 
 
-def _version_by_client(uri: str, name: str, alias: str) -> Champion | None:
+def _version_by_client(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     client = connect(uri)
     with reaching(uri, f"look up the {alias} of {name}"):
         version = (aliases(client, name) or {}).get(alias)
@@ -295,10 +295,10 @@ def _version_by_client(uri: str, name: str, alias: str) -> Champion | None:
     return _made_by_run(version, tags) if version else None
 
 
-def _made_by_run(version: int, tags: Mapping[str, str]) -> Champion | None:
+def _made_by_run(version: int, tags: Mapping[str, str]) -> RegisteredVersion | None:
     if RUN_KEY_TAG not in tags:
         return None
-    return Champion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
+    return RegisteredVersion(version, tags[RUN_KEY_TAG], tags.get(INTERVAL_END_TAG, ""))
 
 
 def _error_code(answer: httpx.Response) -> Any:  # noqa: ANN401 - whatever the server sent

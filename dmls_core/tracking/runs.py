@@ -46,11 +46,11 @@ def log_trials(
     scored = [trial for trial in trials if trial["value"] is not None]
     scores = [Metric("trial_score", t["value"], starts[t["number"]], t["number"]) for t in scored]
     client.log_batch(parent.info.run_id, metrics=scores)
-    known = _children(client, parent)
+    children = _children(client, parent)
 
     def log(trial: Mapping[str, Any]) -> None:
         number = trial["number"]
-        _log_child(client, parent, trial, starts[number], known.get(str(number)))
+        _log_child(client, parent, trial, starts[number], children.get(str(number)))
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(log, _best(trials, direction)))
@@ -65,13 +65,13 @@ def _best(trials: Sequence[Mapping[str, Any]], direction: str) -> list[Mapping[s
 
 def _children(client: MlflowClient, parent: Run) -> dict[str, Run]:
     """Return the existing child runs by the number in their tag."""
-    found = client.search_runs(
+    runs = client.search_runs(
         [parent.info.experiment_id],
         f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'",
         max_results=PAGE,
         order_by=["attributes.start_time DESC"],
     )
-    return {run.data.tags.get(TRIAL_TAG, ""): run for run in found}
+    return {run.data.tags.get(TRIAL_TAG, ""): run for run in runs}
 
 
 def _log_child(
@@ -179,22 +179,22 @@ def _experiment(client: MlflowClient, result: Mapping[str, Any]) -> str:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         raise TrackingError(f"MLflow has an experiment {name} but does not list it")
-    if found.lifecycle_stage == "deleted":
-        client.restore_experiment(found.experiment_id)
-    return str(found.experiment_id)
+    if experiment.lifecycle_stage == "deleted":
+        client.restore_experiment(experiment.experiment_id)
+    return str(experiment.experiment_id)
 
 
 def _find_run(client: MlflowClient, experiment_id: str, run_key: str) -> Run | None:
-    found = client.search_runs(
+    runs = client.search_runs(
         [experiment_id],
         f"tags.`{RUN_KEY_TAG}` = '{run_key}'",
         max_results=1,
         order_by=["attributes.start_time ASC"],
     )
-    return found[0] if found else None
+    return runs[0] if runs else None
 
 
 def _tags(result: Mapping[str, Any], airflow_url: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,12 +20,14 @@ from dmls_core.data.table.time_filter import TimeFilter, rows_within
 from dmls_core.errors import DmlsError, ServingError
 from dmls_core.evaluate.comparison import Freshness
 from dmls_core.hardware import available_cpus
-from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.base import ServingFormat, format_of
+from dmls_core.serving.repository.files import sha256
 from dmls_core.spec.definitions import NONE, Scalar
 from dmls_core.store import layout, open_store
 from dmls_core.training.request import TrainingJob
 
-ENCODER, CHECKPOINT = f"{layout.MODEL}encoder.json", f"{layout.MODEL}checkpoint.tl"
+ENCODER, MODEL_JSON = "encoder.json", "model.json"
+
 _FEWEST_FRESH = 30
 """Minimum number of held-out rows new to the champion for a comparison on these rows only."""
 
@@ -58,14 +59,16 @@ class ChampionPredictions:
 class FetchedChampion:
     """The champion's files on this machine, or the ``problem`` that prevented it.
 
-    ``job`` is the challenger's run; ``result`` is the ``result.json`` of the champion's run.
+    ``job`` is the challenger's run; ``result`` is the ``result.json`` of the champion's run. ``folder`` has
+    the files of its model.
     """
 
     job: TrainingJob
     version: int
     result: dict[str, Any]
     encoder: Encoder | None = None
-    checkpoint: Path | None = None
+    format: ServingFormat | None = None
+    folder: Path | None = None
     problem: str = ""
 
     def ask(
@@ -79,14 +82,14 @@ class FetchedChampion:
         result gives the reason.
         """
         key = str(self.result.get("run_key", ""))
-        if self.encoder is None or self.checkpoint is None:
+        if self.encoder is None or self.format is None or self.folder is None:
             return ChampionPredictions(self.version, key, self.problem)
         try:
             self._check_target(table)
             rows, fresh = self._rows(table, test)
             asked = (table, test[rows]) if held_out is None else (held_out, rows)
             matrix = _encode(self.encoder, *asked)
-            values = checkpoint.predict(checkpoint.load(self.checkpoint), matrix, threads=available_cpus())
+            values = self.format.load(self.folder, threads=available_cpus())(matrix)
         except (ValueError, DmlsError) as error:
             return ChampionPredictions(self.version, key, f"the champion cannot read these rows: {error}")
         return ChampionPredictions(self.version, key, "", self.encoder.target.labels, values, rows, fresh)
@@ -122,17 +125,22 @@ def fetch_champion(job: TrainingJob) -> FetchedChampion:
         result = json.loads(store.get(layout.RESULT))
         folder.mkdir(exist_ok=True)
         sums = {artifact["name"]: artifact["sha256"] for artifact in result["artifacts"]}
-        for name in (ENCODER, CHECKPOINT):
-            path = folder / Path(name).name
-            store.download(name, path)
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != sums[name]:
-                    raise ServingError(f"{name} is not the file that its trainer wrote")
-        encoder = Encoder.from_json(json.loads((folder / Path(ENCODER).name).read_bytes()))
+
+        def fetch(name: str) -> Path:
+            key, path = f"{layout.MODEL}{name}", folder / name
+            store.download(key, path)
+            if sha256(path) != sums[key]:
+                raise ServingError(f"{key} is not the file that its trainer wrote")
+            return path
+
+        encoder = Encoder.from_json(json.loads(fetch(ENCODER).read_bytes()))
+        serving = format_of(json.loads(fetch(MODEL_JSON).read_bytes()), "the champion")
+        for file in serving.files:
+            fetch(file)
     except (DmlsError, ValueError, KeyError, TypeError) as error:
         problem = f"the champion's files cannot be read: {error}"
         return FetchedChampion(job, request.champion_version, result, problem=problem)
-    return FetchedChampion(job, request.champion_version, result, encoder, folder / Path(CHECKPOINT).name)
+    return FetchedChampion(job, request.champion_version, result, encoder, serving, folder)
 
 
 def champion_params(job: TrainingJob, champion: FetchedChampion | None) -> tuple[str, dict[str, Scalar]]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +15,19 @@ from dmls_core.data.encoder import CategoryFeature
 from dmls_core.errors import ServingError
 from dmls_core.evaluate.comparison import paired_bootstrap
 from dmls_core.models.engines import Engine, Fitted
-from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.metrics import compute
 from dmls_core.monitoring.profile import with_predictions
 from dmls_core.search.task import SearchTask
-from dmls_core.serving.formats.tolerance import base_tolerance
-from dmls_core.serving.formats.treelite import checkpoint
-from dmls_core.serving.formats.treelite.checkpoint_check import HASH_KEY
+from dmls_core.serving.formats.base import export_format
+from dmls_core.serving.formats.tolerance import base_tolerance, check_parity
 from dmls_core.serving.formats.treelite.depth_predictions import TREES, predictions_by_depth
-from dmls_core.serving.formats.treelite.forest_size import SIZE_FILE, forest_size
+from dmls_core.serving.formats.treelite.forest_size import SIZE_FILE
 from dmls_core.serving.repository.files import sha256
-from dmls_core.serving.triton.model_config import CHECKPOINT_FILE
 from dmls_core.stored_matrix import Matrix, predict_rows, row_blocks
 from dmls_core.training.prepare import GOLDEN_ROWS
 from dmls_core.training.prepared import Prepared
 
 SCHEMA = 1
-
-Predict = Callable[[NDArray[np.float32]], NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +58,21 @@ def export_model(
     """Write the model's files, and predict ``features`` and ``edges`` with them.
 
     ``features``: (n_rows, n_features), the golden rows first; ``edges``: rows with unknown and missing
-    categories. A Treelite model is ``checkpoint.tl`` with
-    ``size.json``; other export formats have other files. Raise ``ServingError`` if the files do not
-    predict ``predicted``, the fitted model's predictions of ``features``, or what it predicts for ``edges``.
+    categories. The engine's serving format decides which files are written. Raise ``ServingError`` if they
+    do not predict ``predicted``, the fitted model's predictions of ``features``, or what it predicts for
+    ``edges``.
     """
     folder.mkdir(parents=True)
+    written = export_format(engine.export_format).export(fitted, folder, threads=threads)
     tolerance = base_tolerance(classification=predicted.ndim > 1)
-    if engine.export_format == TREELITE:
-        loaded = checkpoint.export(fitted.to_treelite(), folder / CHECKPOINT_FILE)
-        (folder / SIZE_FILE).write_text(json.dumps(forest_size(loaded)))
-        predict: Predict = partial(checkpoint.predict, loaded, threads=threads)
-        tolerance = checkpoint.tolerance(loaded, features[:GOLDEN_ROWS])
-    else:
-        predict = fitted.export(folder)
-    served = np.asarray(predict_rows(predict, features), dtype=np.float32)
-    checkpoint.check_parity(predicted, served, tolerance)
+    if written.tolerance:
+        tolerance = written.tolerance(np.asarray(features[:GOLDEN_ROWS]))
+    served = np.asarray(predict_rows(written.predict, features), dtype=np.float32)
+    check_parity(predicted, served, tolerance)
     if not len(edges):
         return Exported(served, served[:0], tolerance)
-    at_edges = np.asarray(predict(edges), dtype=np.float32)
-    checkpoint.check_parity(fitted.predict(engine.place(edges)), at_edges, tolerance)
+    at_edges = np.asarray(written.predict(edges), dtype=np.float32)
+    check_parity(fitted.predict(engine.place(edges)), at_edges, tolerance)
     return Exported(served, at_edges, tolerance)
 
 
@@ -101,7 +90,8 @@ def write_companions(
     if not np.array_equal(encoded[:count], data.test[:count], equal_nan=True):
         raise ServingError("the encoder does not encode raw rows as they were encoded for training")
     expected = np.concatenate([exported.predictions[:count], exported.edges])
-    outputs, kept = golden_predictions(folder / CHECKPOINT_FILE, encoded, expected)
+    serving = export_format(task.engine.export_format)
+    outputs, kept = golden_predictions(serving.reference(folder, encoded), expected)
     rows = encoded[kept].tolist()
     golden = {
         "schema": SCHEMA,
@@ -115,7 +105,8 @@ def write_companions(
         "schema": SCHEMA,
         "task": task.model.task,
         "model": task.model.name,
-        "format": task.engine.export_format,
+        "format": serving.name,
+        "sha256": {file: sha256(folder / file) for file in serving.files},
         "n_features": data.test.shape[1],
         "n_outputs": outputs.shape[1],
         "labels": data.labels,
@@ -124,8 +115,6 @@ def write_companions(
         "metric": metric,
         "score": score,
     }
-    if (path := folder / CHECKPOINT_FILE).is_file():
-        about[HASH_KEY] = sha256(path)
     for name, content in {
         "encoder.json": data.encoder.as_json(),
         "golden.json": golden,
@@ -136,24 +125,25 @@ def write_companions(
 
 
 def golden_predictions(
-    path: Path, rows: NDArray[np.float32], served: NDArray[np.float32]
+    reference: NDArray[np.float32] | None, exported: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], list[int]]:
     """Return the predictions that a server must give for golden rows, and the indices of the rows to keep.
 
-    The reference is nvForest in single precision, if it is installed, otherwise ``served``: Treelite's
-    predictions of ``rows``, (n_rows, n_features). A row whose two best classes tie may get either class in
-    single precision, and is left out. The predictions have the shape (n_kept, n_outputs). Raise
-    ``ServingError`` if both predict different classes for every row.
+    These are the ``reference`` of the serving format, if it has one, otherwise the ``exported`` model's. A
+    row whose two best classes tie may get either class in single precision, and is left out. The predictions
+    have the shape (n_kept, n_outputs). Raise ``ServingError`` if both predict different classes for every
+    row.
     """
-    served = served.reshape(len(rows), -1)
-    as_fil = checkpoint.predict_as_fil(path, rows) if path.is_file() else None
-    if as_fil is None:
-        return served, list(range(len(rows)))
-    as_fil = as_fil.reshape(served.shape)
-    agreeing = np.flatnonzero(as_fil.argmax(axis=1) == served.argmax(axis=1)).tolist()
+    exported = exported.reshape(len(exported), -1)
+    if reference is None:
+        return exported, list(range(len(exported)))
+    reference = reference.reshape(exported.shape)
+    agreeing = np.flatnonzero(reference.argmax(axis=1) == exported.argmax(axis=1)).tolist()
     if not agreeing:
-        raise ServingError("nvForest and Treelite predict different classes for every golden row")
-    return as_fil[agreeing], agreeing
+        raise ServingError(
+            "the backend's library and the exported model predict different classes for every golden row"
+        )
+    return reference[agreeing], agreeing
 
 
 def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
@@ -189,14 +179,18 @@ def describe_size(
     *,
     large: int = LARGE,
     smaller_depths: bool = True,
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Return the ``size`` of ``result.json``, and write the sufficient depth to ``size.json``.
 
-    It has ``bytes``, ``trees``, ``nodes``, ``depth`` and ``enough``. From ``large`` bytes on, ``enough`` may
-    be the smaller ``max_depth`` with its ``nodes``, ``bytes`` and ``score``, and ``whole_score`` of as many
-    ``trees`` on the same ``rows``; else None. Without ``smaller_depths``, none is searched for.
+    It is ``None`` for a model that does not consist of trees. It has ``bytes``, ``trees``, ``nodes``,
+    ``depth`` and ``enough``. From ``large`` bytes on, ``enough`` may be the smaller ``max_depth`` with its
+    ``nodes``, ``bytes`` and ``score``, and ``whole_score`` of as many ``trees`` on the same ``rows``; else
+    None. Without ``smaller_depths``, none is searched for.
     """
-    path, size = folder / SIZE_FILE, (folder / CHECKPOINT_FILE).stat().st_size
+    path = folder / SIZE_FILE
+    if not path.is_file():
+        return None
+    size = export_format(task.engine.export_format).size(folder)
     known = json.loads(path.read_bytes())
     nodes = known["nodes_to_depth"]
     about = {"bytes": size, "trees": known["trees"], "nodes": nodes[-1], "depth": len(nodes) - 1}
@@ -219,7 +213,8 @@ def _enough(data: Prepared, task: SearchTask, metric: str, folder: Path, trees: 
     one standard error: Breiman and others, "Classification and regression trees", 1984). The search is a
     bisection, which assumes that the score rises with the depth.
     """
-    by_depth = predictions_by_depth(checkpoint.load(folder / CHECKPOINT_FILE), data.test[:ROWS])
+    model = export_format(task.engine.export_format).trees(folder)
+    by_depth = None if model is None else predictions_by_depth(model, data.test[:ROWS])
     if by_depth is None:
         return None
     answers = [depth if data.labels else depth[:, 0] for depth in by_depth]

@@ -21,7 +21,6 @@ from dmls_core.evaluate.report import render_report, search_insight
 from dmls_core.hardware import peak_memory, trim_heap
 from dmls_core.html.formats import describe_ensemble
 from dmls_core.models.engines import Fitted
-from dmls_core.models.engines.base import TREELITE
 from dmls_core.models.metrics import compute
 from dmls_core.search.task import SearchOutcome, SearchTask
 from dmls_core.serving.deployment.signed_models import sign_model
@@ -121,10 +120,9 @@ def run_pipeline(
         result["comparison"] = compare_with_champion(spec, data, served, champion)
     with progress.phase("report"):
         evidence, insight = examine_model(spec, data, task, fitted, served, result)
-        if engine.export_format == TREELITE:
-            result["size"] = describe_size(
-                data, task, spec.search.metric, model_folder, smaller_depths=ensemble is None
-            )
+        size = describe_size(data, task, spec.search.metric, model_folder, smaller_depths=ensemble is None)
+        if size is not None:
+            result["size"] = size
     for warning in insight.warnings:
         progress.warn(warning)
     progress.seconds["validate"] = validation.finish()

@@ -22,9 +22,9 @@ from dmls_core.hardware import available_cpus, parse_memory
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
-from dmls_core.models.engines.base import TREELITE
 from dmls_core.search.boosting.shrinkage import resolve
 from dmls_core.search.task import Space, enough_folds
+from dmls_core.serving.formats.base import export_format
 from dmls_core.spec import ModelDefinition, Spec
 from dmls_core.spec.definitions import Choice, Hyperparameter, Scalar, worth_trying
 from dmls_core.spec.spec import ModelSearch
@@ -53,7 +53,7 @@ _GROWTH = (0.8, 1.3)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds to fit the largest model of a space on all training rows, and bytes of its checkpoint."""
+    """Seconds to fit the largest model of a space on all training rows, and bytes of its files."""
 
     seconds: float
     model_bytes: int
@@ -121,7 +121,7 @@ def _sample(
             threads=available_cpus(),
         )
         times.append(time.monotonic() - begun)
-    size = len(fitted.to_treelite().serialize_bytes()) if engine.export_format == TREELITE else 0
+    size = export_format(engine.export_format).model_bytes(fitted)
     if SIZE not in model.hyperparameters:
         return _Sample(rows, times[-1], size)
     return _Sample(rows, max(times[-1] - times[-2], 1e-5) / TREES, size / (1 + TREES))

@@ -23,8 +23,8 @@ from dmls_core.errors import ServingError
 from dmls_core.sandbox import Limits, SandboxError, Worker
 from dmls_core.serving import TritonClient
 from dmls_core.serving.deployment.verification import GoldenRows
+from dmls_core.serving.formats.model_check import check_model, inspect_model
 from dmls_core.serving.formats.tolerance import rows_that_differ
-from dmls_core.serving.formats.treelite.checkpoint_check import check_checkpoint, inspect
 from dmls_core.serving.repository.repository import Repository
 from dmls_core.serving.triton.model_config import CANDIDATE
 from tests.bench.report import Row, run
@@ -68,12 +68,12 @@ def offer(triton: TritonProcess, scratch: Path, files: int, first: int = 0) -> l
             count = counts[kind]
             count["files"] += 1
             try:
-                check_checkpoint(folder, NAME)
+                check_model(folder, NAME)
             except ServingError:
                 count[BY_HASH] += 1
             record_checkpoint(folder)
             try:
-                worker.call(inspect, str(folder / "checkpoint.tl"))
+                worker.call(inspect_model, "treelite", str(folder))
             except (ServingError, SandboxError):
                 count[BY_CHILD] += 1
             else:

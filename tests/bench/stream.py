@@ -53,7 +53,6 @@ def alarms(seed: int, drifts_at: int | None) -> Row:
     """
     from dmls_core.models import load_spec
     from dmls_core.monitoring.new_data import check_files
-    from dmls_core.serving.formats.treelite import checkpoint
     from dmls_core.training import TrainRequest, train
 
     spec = load_spec(
@@ -79,12 +78,7 @@ def alarms(seed: int, drifts_at: int | None) -> Row:
         found, largest = [], 0.0
         for number, frame in enumerate(weeks[BASELINE:], BASELINE + 1):
             frame.write_csv(folder / "week.csv")
-            drift = check_files(
-                folder / "run" / "model",
-                [folder / "week.csv"],
-                THRESHOLD,
-                lambda path, data: checkpoint.predict(checkpoint.load(path), data),
-            )
+            drift = check_files(folder / "run" / "model", [folder / "week.csv"], THRESHOLD)
             largest = max(largest, *(column.psi or 0.0 for column in drift.compared))
             if drift.drifted:
                 found.append(number)

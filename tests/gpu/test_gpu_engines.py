@@ -10,6 +10,7 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.xgboost import CudaXGBoostEngine
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.testing.engines import EngineSuite, kinds_of, make_data
 from dmls_core.training import TrainRequest, train
@@ -78,7 +79,7 @@ def test_the_single_precision_inference_of_the_gpu_agrees(tmp_path: Path):
     )
 
     own = fitted.predict(engine.place(data.x))
-    checkpoint.check_parity(own, cupy.asnumpy(served.predict_proba(engine.place(data.x))))
+    check_parity(own, cupy.asnumpy(served.predict_proba(engine.place(data.x))))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,6 +16,7 @@ from dmls_core.search.forest.scoring import prepare_scoring
 from dmls_core.search.forest.space import partition_space
 from dmls_core.search.optimize import search as find
 from dmls_core.search.task import SearchTask, Space, make_folds
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Choice, Range
 from dmls_core.testing.engines import make_data
@@ -131,4 +132,4 @@ def test_a_search_ends_with_a_model_that_is_exported_as_it_was_fitted(name: str,
     )
     loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
     own = fitted.predict(task.features)
-    checkpoint.check_parity(own, checkpoint.predict(loaded, task.engine.fetch(task.features)))
+    check_parity(own, checkpoint.predict(loaded, task.engine.fetch(task.features)))

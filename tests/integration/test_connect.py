@@ -124,7 +124,7 @@ def test_a_regression_gives_one_column(triton, tmp_path):
 
 
 def test_wide_tables_go_in_small_requests(parts, model, monkeypatch):
-    monkeypatch.setattr("dmls_core.serving.predict.served_model.REQUEST_BYTES", 3 * 8 * 7)
+    monkeypatch.setattr("dmls_core.serving.predict.connect.REQUEST_BYTES", 3 * 8 * 7)
     rows = user_rows(30)
     assert model.predict(rows)["prediction"].tolist() == wanted(parts, rows).values
 

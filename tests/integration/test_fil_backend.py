@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import ServingError
-from dmls_core.serving.formats.treelite.fil_backend import fil_backend
+from dmls_core.serving.triton.backends import backend_of
 from tests.support.fil_cases import CASES, ROWS, Case, made_model
 
 names = (f"lab.case{number}" for number in itertools.count())
@@ -61,7 +61,7 @@ def backend(triton, client) -> str:
     made_model("three").serialize(folder / "1" / "checkpoint.tl")
     (folder / "config.pbtxt").write_text(CASES[0].config(name))
     client.load(name)
-    found = fil_backend(client, name)
+    found = backend_of(client.config(name))
     client.unload(name)
     if found == "stand-in":
         return found

@@ -20,7 +20,6 @@ from dmls_core.monitoring.inference_log import (
 from dmls_core.monitoring.new_data import check_files
 from dmls_core.monitoring.profile import Values, profile_of
 from dmls_core.serving import Deployment, ServingOptions
-from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.store import layout, open_store
 from tests.support.table_endpoint import Served, request_body
 from tests.support.trained_run import COLOURS, trained_run, user_rows
@@ -105,9 +104,7 @@ def test_requests_reach_the_store_with_their_answers_and_drift_is_seen(triton, c
     logged = first.select(pl.col(r"^dmls\.probability\..*$")).to_numpy()
     assert np.array_equal(logged.ravel(), np.array(outputs["probabilities"], np.float32))
 
-    drift = check_files(
-        model, paths, 0.2, lambda path, encoded: checkpoint.predict(checkpoint.load(path), encoded)
-    )
+    drift = check_files(model, paths, 0.2)
     verdicts = {column.name: column.verdict for column in drift.columns}
     assert verdicts == {"size": "drifted", "count": "steady", "colour": "absent"}
 

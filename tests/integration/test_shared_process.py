@@ -18,11 +18,12 @@ from dmls_core.monitoring.request_counts import RequestCounter, Requests
 from dmls_core.serving import Deployment, Predictor, connect
 from dmls_core.serving.deployment.reconcile import differences
 from dmls_core.serving.deployment.verification import GoldenRows
-from dmls_core.serving.repository.files import RepositoryFiles
-from dmls_core.serving.repository.shared_files import RECORDS, SharedFiles, process_runs, restart_process
-from dmls_core.serving.triton import shared_config
+from dmls_core.serving.formats.treelite.serving_format import TreeliteFormat
+from dmls_core.serving.repository.folder import FolderFiles
+from dmls_core.serving.repository.shared_process import RECORDS, SharedProcess, process_runs, restart_process
+from dmls_core.serving.triton import shared_process
 from dmls_core.serving.triton.model_config import table_name
-from dmls_core.serving.triton.shared_config import HUNG_SECONDS, SHARED
+from dmls_core.serving.triton.shared_process import HUNG_SECONDS, SHARED
 from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import Served, post
 from tests.support.trained_run import trained_run, user_rows
@@ -162,14 +163,14 @@ def test_a_busy_process_does_not_count_as_ended(server, client, served):
 def test_a_hung_process_ends_and_comes_back(server, client, served, monkeypatch):
     """A record that is a named pipe without a writer hangs it, as a dead network file system does."""
     classes, value = served
-    shared = SharedFiles(server.repository.store, RepositoryFiles(server.repository.store))
+    shared = SharedProcess(server.repository.store, FolderFiles(server.repository.store))
     slot = client.config(classes.name)["parameters"]["slot"]["string_value"].replace(" ", "/")
     record = server.repository.root / RECORDS / f"{slot}.json"
     content = record.read_bytes()
 
     def load_again(seconds):
-        monkeypatch.setattr(shared_config, "HUNG_SECONDS", seconds)
-        shared.write_model()
+        monkeypatch.setattr(shared_process, "HUNG_SECONDS", seconds)
+        shared.write_model(TreeliteFormat())
         client.unload(SHARED)
         client.load(SHARED)
 

@@ -13,7 +13,6 @@ import numpy as np
 from dmls_core.data.encoder import Encoder
 from dmls_core.models import load_spec
 from dmls_core.serving.formats.treelite import checkpoint
-from dmls_core.serving.formats.treelite.checkpoint_check import HASH_KEY
 from dmls_core.serving.predict.card import write_card
 from dmls_core.serving.repository.files import sha256
 
@@ -88,7 +87,7 @@ def trained_run(
     _write(model / "golden.json", {"schema": 1, **golden})
     about = {"schema": 1, "task": "regression" if regression else "classification", "model": name}
     about |= {"n_features": 3, "n_outputs": 1 if regression else len(labels), "labels": names}
-    about |= {HASH_KEY: sha256(model / "checkpoint.tl")}
+    about |= {"sha256": {"checkpoint.tl": sha256(model / "checkpoint.tl")}}
     _write(model / "model.json", about | {"features": list(columns), "metric": metric, "score": score})
     for number in range(n_trials):
         _write(folder / f"trials/{number:05d}.json", _trial(number))
@@ -129,7 +128,7 @@ def spec_json() -> dict[str, Any]:
 def record_checkpoint(model: Path) -> None:
     """Record the hash of a changed checkpoint, as if the trainer had written it."""
     about = json.loads((model / "model.json").read_text())
-    _write(model / "model.json", about | {HASH_KEY: sha256(model / "checkpoint.tl")})
+    _write(model / "model.json", about | {"sha256": {"checkpoint.tl": sha256(model / "checkpoint.tl")}})
 
 
 def _trial(number: int) -> dict[str, Any]:

@@ -205,7 +205,7 @@ class InterruptionTrigger(BaseEventTrigger):
     def _ended_processes(self, store: Store) -> list[str]:
         """Return the servers that answer, but whose shared process does not."""
         from dmls_core.serving import triton_servers
-        from dmls_core.serving.repository.shared_files import has_shared_process, process_runs
+        from dmls_core.serving.repository.shared_process import has_shared_process, process_runs
 
         # From S3 no model shares a process.
         if self.url.startswith("s3://") or not self.triton_http or not has_shared_process(store):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dmls_core.serving import DeployedVersion, ScalingChoice, ServingOptions
     from dmls_core.spec import Spec
     from dmls_core.tracking.decision import Candidate, DecidedBy, Decision
-    from dmls_core.tracking.registry import Champion
+    from dmls_core.tracking.registry import RegisteredVersion
 
 
 NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deployed: {reason}"
@@ -84,7 +84,11 @@ class ApproveOperator(ApprovalOperator):
         return {"approved": True, "by": decision.by, "reason": decision.reason}
 
     def _request(
-        self, run: JobRun, evaluated: Mapping[str, Any], candidate: Candidate, champion: Champion | None
+        self,
+        run: JobRun,
+        evaluated: Mapping[str, Any],
+        candidate: Candidate,
+        champion: RegisteredVersion | None,
     ) -> Any:
         tracked, timeout = run.result_of(TaskId.REGISTER), run.job.spec.deploy.approval_timeout
         self.subject = f"Deploy {run.job.model_name} version {tracked['model_version']}?"
@@ -152,7 +156,9 @@ def candidate_of(run: JobRun, evaluated: Mapping[str, Any]) -> Candidate:
     )
 
 
-def comparison_table(evaluated: Mapping[str, Any], candidate: Candidate, champion: Champion | None) -> str:
+def comparison_table(
+    evaluated: Mapping[str, Any], candidate: Candidate, champion: RegisteredVersion | None
+) -> str:
     """Return both models' scores in Markdown, for the approval's page."""
     from dmls_core.tracking.decision import incomparable
 
@@ -179,7 +185,7 @@ def comparison_table(evaluated: Mapping[str, Any], candidate: Candidate, champio
     return "\n".join(rows) + f"\n\n{found['reason'][:1].upper()}{found['reason'][1:]}. {found['note']}"
 
 
-def _summary(candidate: Candidate, champion: Champion | None) -> str:
+def _summary(candidate: Candidate, champion: RegisteredVersion | None) -> str:
     from dmls_core.tracking.decision import incomparable
 
     if champion is None:
@@ -326,7 +332,6 @@ def _trained(run: JobRun) -> str:
 
 def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoice) -> None:
     """Write a deployment, unless an earlier try did; ``served`` has no proof if the task is repeated."""
-    from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS
     from dmls_core.serving.predict.card import CARD, card_of_deployed
     from dmls_core.serving.repository.options import describe_scaling
 
@@ -351,7 +356,7 @@ def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoic
     facts = {"Version in Triton": served.version, "Deployed": f"{at}, by {by}"}
     if served.proof:
         facts["One row takes"] = f"{served.proof.milliseconds:.2f} ms (median, over the slower protocol)"
-        facts["Served by"] = DESCRIPTIONS[served.proof.backend]
+        facts["Served by"] = served.proof.served_by
     facts["Served with"] = choice.text
     for found in choice.measured:
         rates = " to ".join(f"{rate:,.0f}" for rate in (min(found.rates), max(found.rates)))

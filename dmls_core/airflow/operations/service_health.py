@@ -18,8 +18,9 @@ import httpx
 from dmls_core.airflow import database
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import PlatformError, StoreError
-from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS, FilBackend, backend_of
+from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS, FIL
 from dmls_core.serving.triton.addresses import parse_address, split_addresses
+from dmls_core.serving.triton.backends import BackendKind, backend_of
 from dmls_core.store import Store, layout
 from dmls_core.store.probe import UNREACHABLE_HINT, UNWRITABLE_HINT, write_read_delete
 from dmls_core.tracking.connection import authorities, server_version
@@ -156,14 +157,15 @@ def _probe_triton(address: str, store: Store) -> str:
     return f"{server.get('name')} {server.get('version')}{f', {DESCRIPTIONS[backend]}' if backend else ''}"
 
 
-def _find_fil_backend(server: str, store: Store) -> FilBackend | None:
+def _find_fil_backend(server: str, store: Store) -> BackendKind | None:
     """Return the FIL backend of the server at a URL, by a model: one without does not say."""
     for job in itertools.islice(store.list(layout.JOBS), ASKED_MODELS):
         team, name = job.key.removeprefix(layout.JOBS).removesuffix(".json").split("/")
         with suppress(httpx.HTTPStatusError):
             url = f"{server}/v2/models/{layout.model_name(team, name)}/config"
-            if (backend := backend_of(json.loads(_get(url)))) != "shared":
-                return backend
+            config = json.loads(_get(url))
+            if config.get("backend") == FIL:
+                return backend_of(config)
     return None
 
 

@@ -22,7 +22,7 @@ from dmls_core.serving.repository.options import (
     write_scaling_choice,
 )
 from dmls_core.serving.triton.client import TritonClient
-from dmls_core.serving.triton.model_config import CANDIDATE, CHECKPOINT_FILE, SIMPLEST, Scaling, table_name
+from dmls_core.serving.triton.model_config import CANDIDATE, SIMPLEST, Scaling, table_name
 from dmls_core.serving.triton.tensors import table_tensors
 from dmls_core.settings import ServingLimits
 
@@ -70,9 +70,9 @@ def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
         def measure(scaling: Scaling, seconds: float) -> ScalingMeasurement:
             table = table_tensors(encoder, first)
 
-            def turn(own: TritonClient) -> None:
-                own.infer(candidate, row)
-                own.infer_tensors(table_name(candidate), table)
+            def turn(caller: TritonClient) -> None:
+                caller.infer(candidate, row)
+                caller.infer_tensors(table_name(candidate), table)
 
             repository.check_copy(model, version, CANDIDATE)
             repository.configure_candidate(model, version, scaling)
@@ -84,10 +84,9 @@ def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
                 loader.close()
             return ScalingMeasurement(scaling, _rates(client, turn))
 
-        # Each instance of a forest holds a copy of it.
+        # Each instance holds a copy of the model.
         limit = ServingLimits.from_environment().checkpoint_bytes
-        info = repository.store.head(f"{model}/{version}/{CHECKPOINT_FILE}")
-        size = info.size if info else 0
+        size = repository.size(model, version)
         choice = compare_scalings(
             measure, [other for other in ALTERNATIVES if other.instances * size <= limit]
         )
@@ -106,14 +105,14 @@ def compare_scalings(
     started after ``seconds``.
     """
     end = time.monotonic() + seconds
-    found: list[ScalingMeasurement] = []
+    measurements: list[ScalingMeasurement] = []
 
     def measured(scaling: Scaling) -> ScalingMeasurement:
         left = end - time.monotonic()
         try:
             if left > 0:
-                found.append(measure(scaling, left))
-                return found[-1]
+                measurements.append(measure(scaling, left))
+                return measurements[-1]
         except DmlsError:
             if time.monotonic() < end:
                 raise
@@ -128,11 +127,11 @@ def compare_scalings(
             if _clearly_better(better, measured(SIMPLEST)):
                 more = min(better.rates) / max(simplest.rates)
                 reason = f"it answered {more:.2g} times as many requests"
-                return ScalingChoice(alternative, reason, tuple(found))
+                return ScalingChoice(alternative, reason, tuple(measurements))
     except DmlsError as error:
         # Whether the candidate may be served is decided by its golden rows, in ``promote``.
         reason = f"the benchmark ended before another scaling proved better: {error}"
-    return ScalingChoice(SIMPLEST, reason, tuple(found))
+    return ScalingChoice(SIMPLEST, reason, tuple(measurements))
 
 
 def _clearly_better(one: ScalingMeasurement, other: ScalingMeasurement) -> bool:
@@ -151,20 +150,20 @@ def _rates(client: TritonClient, turn: Callable[[TritonClient], object]) -> tupl
     ready = threading.Barrier(CLIENTS, action=start)
 
     def work() -> None:
-        own = client.again(timeout=SECONDS)
+        caller = client.again(timeout=SECONDS)
         try:
-            turn(own)  # connects
+            turn(caller)  # connects
             ready.wait()
             while (now := time.monotonic()) < began[0] + WINDOWS * WINDOW_SECONDS:
                 answered.append(now)
-                turn(own)
+                turn(caller)
         except ServingError as error:
             failures.append(error)
             ready.abort()
         except threading.BrokenBarrierError:
             pass  # another client failed
         finally:
-            own.close()
+            caller.close()
 
     threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
     for thread in threads:

@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dmls_core.errors import DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
-from dmls_core.serving.deployment.signed_models import check_signature, signers
+from dmls_core.serving.deployment.acceptance import check_candidate, check_run, check_version
 from dmls_core.serving.deployment.verification import GoldenRows, Proof
-from dmls_core.serving.formats.treelite.checkpoint_check import check_checkpoint
-from dmls_core.serving.formats.treelite.forest_size import check_size
 from dmls_core.serving.repository.intents import Intent, clear_intent, write_intent
 from dmls_core.serving.repository.options import Canary, ServingOptions
 from dmls_core.serving.repository.repository import Repository
@@ -77,18 +75,16 @@ class Deployment:
         """Write a run's ``model/`` folder as a version, and load it on every server as the candidate.
 
         What Triton serves does not change. Staging the same files again gives the same version. The folder
-        holds ``checkpoint.tl``, ``encoder.json``, ``golden.json`` and ``model.json``.
+        holds ``encoder.json``, ``golden.json``, ``model.json`` and the files of the model's serving format.
 
         Raises:
-            UserError: the model exceeds the size limit.
-            ServingError: the checkpoint is damaged and nothing was loaded, or the version could not be
+            UserError: the model exceeds the size limit, or no installed package serves its format.
+            ServingError: a file is damaged and nothing was loaded, or the version could not be
                 written or loaded; the candidate is removed then.
         """
-        check_size(self.model, folder)
         with self.repository.lock(self.model):
             try:
-                check_signature(folder, self.model, self.model)
-                check_checkpoint(folder, self.model)
+                check_run(folder, self.model)
             except ServingError as error:
                 raise ServingError(f"{error}. {self._serve_again()}") from error
             version = self.repository.add(self.model, folder)
@@ -148,25 +144,17 @@ class Deployment:
         """
         with self.repository.lock(self.model):
             now = self.repository.serving(self.model)
-            wanted = version or self.repository.previous(self.model, now or 0)
-            kept = self.repository.kept(self.model)
-            if wanted is None or wanted not in kept:
-                which = f"version {wanted}" if wanted else "earlier version"
-                hint = f"kept versions: {', '.join(map(str, kept)) or 'none'}"
+            target = version or self.repository.previous(self.model, now or 0)
+            available = self.repository.kept(self.model)
+            if target is None or target not in available:
+                which = f"version {target}" if target else "earlier version"
+                hint = f"kept versions: {', '.join(map(str, available)) or 'none'}"
                 raise NotFoundError(
                     ValidationIssue(f"{self.model} has no verified {which} to roll back to", hint=hint)
                 )
-            self.check_version(wanted)
-            self.serve(GoldenRows.read(self.repository, self.model, wanted), now, finish)
-            return DeployedVersion(self.model, wanted, now)
-
-    def check_version(self, version: int) -> None:
-        """Check a version's files, its checkpoint in a child process; raise ServingError for damage."""
-        self.repository.check(self.model, version)
-        model = f"{self.model} version {version}"
-        with self.repository.local_copy(self.model, version) as folder:
-            check_signature(folder, self.model, model)
-            check_checkpoint(folder, model)
+            check_version(self.repository, self.model, target)
+            self.serve(GoldenRows.read(self.repository, self.model, target), now, finish)
+            return DeployedVersion(self.model, target, now)
 
     def take_down(self, begin: Callable[[], None] | None = None) -> int | None:
         """Stop serving the model and its challenger; return the version that was served.
@@ -231,11 +219,13 @@ class Deployment:
         """
         version = golden.version
         options_before = self.repository.options(self.model)
-        wanted = options or options_before
+        new_options = options or options_before
         switched: list[TritonClient] = []
         write_intent(self.repository.store, self.model, Intent(version, before))
         try:
-            self.repository.set_options(self.model, replace(wanted, canary=None) if end_canary else wanted)
+            self.repository.set_options(
+                self.model, replace(new_options, canary=None) if end_canary else new_options
+            )
             self.repository.serve(self.model, version, previous=before)
             for client in self.servers:
                 switched.append(client)
@@ -327,11 +317,7 @@ class Deployment:
     def _verify_candidate(self, version: int, max_latency_ms: float | None) -> tuple[GoldenRows, Proof]:
         """Return the candidate's golden rows and the proof of the slowest server."""
         try:
-            self.repository.check(self.model, version)
-            self.repository.check_copy(self.model, version, CANDIDATE)
-            if signers():
-                with self.repository.local_copy(self.model, version) as folder:
-                    check_signature(folder, self.model, f"{self.model} version {version}")
+            check_candidate(self.repository, self.model, version)
             golden = GoldenRows.read(self.repository, self.model, version)
             proofs = []
             for client in self.servers:

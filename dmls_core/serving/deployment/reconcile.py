@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from dmls_core.errors import NotFoundError, ValidationIssue
+from dmls_core.serving.deployment.acceptance import check_version
 from dmls_core.serving.deployment.deployment import Deployment
 from dmls_core.serving.deployment.verification import GoldenRows
 from dmls_core.serving.repository.intents import Intent, clear_intent, read_intent
@@ -67,7 +68,7 @@ def _serve(deployment: Deployment, version: int, which: str) -> None:
                 f"{', '.join(map(str, repository.versions(model))) or 'there is none'}",
             )
         )
-    deployment.check_version(version)
+    check_version(repository, model, version)
     deployment.serve(GoldenRows.read(repository, model, version), repository.serving(model))
 
 
@@ -77,18 +78,18 @@ def differences(deployment: Deployment, version: int) -> str:
     Raises:
         ServingError: a server or the repository does not answer.
     """
-    found = []
+    parts = []
     for client in deployment.servers:
         served = client.versions(deployment.model)
         if served != (version,):
             what = f"version {served[-1]}" if served else "no version"
-            found.append(f"Triton at {client.addresses['http']} served {what}")
+            parts.append(f"Triton at {client.addresses['http']} served {what}")
         elif not client.ready(table_name(deployment.model)):
-            found.append(f"Triton at {client.addresses['http']} did not serve the table endpoint")
+            parts.append(f"Triton at {client.addresses['http']} did not serve the table endpoint")
     configured = deployment.repository.serving(deployment.model)
     if configured != version:
-        found.append(f"version {configured} was configured" if configured else "no version was configured")
-    return "; ".join(found)
+        parts.append(f"version {configured} was configured" if configured else "no version was configured")
+    return "; ".join(parts)
 
 
 def remove_abandoned_candidate(deployment: Deployment) -> bool:
@@ -99,8 +100,8 @@ def remove_abandoned_candidate(deployment: Deployment) -> bool:
         ServingError: the repository does not answer.
     """
     repository, model = deployment.repository, deployment.model
-    found = repository.store.head(f"{model}{CANDIDATE}/{CONFIG_FILE}")
-    if found is None or found.modified > datetime.now(UTC) - ABANDONED:
+    config = repository.store.head(f"{model}{CANDIDATE}/{CONFIG_FILE}")
+    if config is None or config.modified > datetime.now(UTC) - ABANDONED:
         return False
     with repository.lock(model, timeout=0.0):
         deployment.discard_candidate()

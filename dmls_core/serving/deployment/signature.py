@@ -44,7 +44,7 @@ def sign(folder: Path, owner: str, key: str) -> None:
             signer = signing.Config().use_elliptic_key_signer(private_key=path)  # type: ignore[no-untyped-call]
         except (ValueError, TypeError, AttributeError) as error:  # damaged, encrypted, or of another kind
             raise ValueError(
-                "it is no private key for ECDSA on P-256, P-384 or P-521, in PEM without a password"
+                "it is not a private key for ECDSA on P-256, P-384 or P-521, in PEM without a password"
             ) from error
     # The statement names the folder, and may not be made from a link.
     with tempfile.TemporaryDirectory(prefix=".signing-", dir=folder.parent) as scratch:
@@ -57,10 +57,10 @@ def public_key(key: str) -> str:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-    found = load_pem_private_key(key.encode(), None)
-    if not isinstance(found, EllipticCurvePrivateKey):
-        raise ValueError("it is no private key for ECDSA")
-    return found.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    private = load_pem_private_key(key.encode(), None)
+    if not isinstance(private, EllipticCurvePrivateKey):
+        raise ValueError("it is not a private key for ECDSA")
+    return private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def public_keys(text: str) -> list[str]:
@@ -93,8 +93,8 @@ def problem(folder: Path, owner: str, keys: list[str]) -> str:
         statement, _ = parts = [base64.b64decode(text) for text in texts]
         if [base64.b64encode(part).decode() for part in parts] != [*texts]:
             return DAMAGED  # in the last bits of a base64 text, which are not decoded
-        found = json.loads(statement)["subject"][0]["name"]
-        return f"it was signed for {found}" if owner and found != owner else ""
+        owner_signed = json.loads(statement)["subject"][0]["name"]
+        return f"it was signed for {owner_signed}" if owner and owner_signed != owner else ""
     return next((text for text in problems if text != DAMAGED), DAMAGED)
 
 
@@ -110,11 +110,11 @@ def _verifier(key: str) -> verifying.Config:
 
 def _describe(error: Exception) -> str:
     """Return what differs, without digests."""
-    found = [
+    differences = [
         f"{changed} was changed" if changed else f"{what.lower()} files: {files}"
         for what, files, changed in _DIFFERENCES.findall(str(error))
     ]
-    return "; ".join(found) or DAMAGED
+    return "; ".join(differences) or DAMAGED
 
 
 def _hashing() -> hashing.Config:

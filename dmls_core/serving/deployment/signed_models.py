@@ -62,8 +62,8 @@ def check_signature(folder: Path, owner: str, model: str) -> None:
     keys = signers()
     if not keys:
         return
-    if found := problem(folder, owner, keys):
-        raise ServingError(f"{model} is not as a trainer signed it: {found}; train it again")
+    if reason := problem(folder, owner, keys):
+        raise ServingError(f"{model} is not as a trainer signed it: {reason}; train it again")
 
 
 def sign_versions(repository: Repository, owner: str, key: str) -> tuple[int, ...]:
@@ -73,7 +73,7 @@ def sign_versions(repository: Repository, owner: str, key: str) -> tuple[int, ..
         PlatformError: ``key`` is no private key for ECDSA.
         ServingError: a version's files are not those that were written.
     """
-    from dmls_core.serving.repository.configurations import VERSION_FILE
+    from dmls_core.serving.repository.files import VERSION_FILE
 
     signed = []
     with repository.lock(owner):

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ServingError
-from dmls_core.serving.formats.tolerance import LARGEST, base_tolerance, rows_that_differ
-from dmls_core.serving.formats.treelite.fil_backend import FilBackend, fil_backend
+from dmls_core.serving.formats.base import ServingFormat
+from dmls_core.serving.formats.tolerance import LARGEST, base_tolerance
 from dmls_core.serving.repository.repository import Repository
 from dmls_core.serving.triton.addresses import PROTOCOLS, Protocol
+from dmls_core.serving.triton.backends import BackendKind, backend_of
 from dmls_core.serving.triton.client import OF_CANDIDATE, OWN_REQUEST, TritonClient
 from dmls_core.serving.triton.model_config import LABEL, PROBABILITIES, VALUE, VERSION, table_name
 from dmls_core.serving.triton.tensors import table_tensors
@@ -37,12 +38,13 @@ class Proof:
     Attributes:
         rows: golden rows, all of which agreed over both protocols.
         milliseconds: median latency of a request for one row, over the slower protocol.
-        backend: the FIL backend that answered.
+        backend: what answered, and ``served_by`` in words.
     """
 
     rows: int
     milliseconds: float
-    backend: FilBackend
+    backend: BackendKind
+    served_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class GoldenRows:
 
     Attributes:
         version: in the repository.
+        format: the version's serving format, which compares the answers.
         columns: raw values by column.
         encoded: shape (n_rows, n_features).
         expected: shape (n_rows, n_outputs).
@@ -60,6 +63,7 @@ class GoldenRows:
 
     model: str
     version: int
+    format: ServingFormat
     encoder: Encoder
     columns: dict[str, list[Any]]
     encoded: NDArray[np.float32]
@@ -92,7 +96,8 @@ class GoldenRows:
         tolerance = golden.get("tolerance", base_tolerance(classification=labels is not None))
         if not 0 <= tolerance <= LARGEST:
             raise ServingError(f"{model} version {version}: a tolerance of {tolerance} exceeds {LARGEST}")
-        rows = cls(model, version, encoder, golden["columns"], encoded, expected, labels, tolerance)
+        serving = repository.format(model, version)
+        rows = cls(model, version, serving, encoder, golden["columns"], encoded, expected, labels, tolerance)
         rows._check_encoder()
         return rows
 
@@ -104,7 +109,7 @@ class GoldenRows:
         *,
         served_table: bool = False,
     ) -> Proof:
-        """Send the rows over HTTP and gRPC to the forest and its table endpoint, and measure the latency.
+        """Send the rows over HTTP and gRPC to the model and its table endpoint, and measure the latency.
 
         ``endpoint`` is the model's own name, or the candidate's. ``max_latency_ms`` limits the median latency
         of a request for one row, in milliseconds. With ``served_table``, the model's table endpoint hands the
@@ -116,7 +121,8 @@ class GoldenRows:
         """
         self.check(client, endpoint, served_table=served_table)
         latencies = [self._latency(client, endpoint, protocol, max_latency_ms) for protocol in PROTOCOLS]
-        return Proof(len(self.encoded), max(latencies), fil_backend(client, endpoint))
+        backend = backend_of(client.config(endpoint))
+        return Proof(len(self.encoded), max(latencies), backend, self.format.describe_backend(backend))
 
     def check(self, client: TritonClient, endpoint: str, *, served_table: bool = False) -> None:
         """Compare the answers as ``verify`` does, without measuring the latency.
@@ -125,21 +131,21 @@ class GoldenRows:
             ServingError: an answer differs, or Triton does not answer.
         """
         for protocol in PROTOCOLS:
-            self._verify_forest(client, endpoint, protocol)
+            self._verify_model(client, endpoint, protocol)
         for protocol in PROTOCOLS:
             self._verify_table(client, endpoint, protocol, served_table)
 
-    def _verify_forest(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
-        place = f"{self._place} over {protocol}"
+    def _verify_model(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
+        label = f"{self._place} over {protocol}"
         answers = np.empty_like(self.expected)
         for start, stop in self._batches():
             got = client.infer(endpoint, self.encoded[start:stop], version=self.version, protocol=protocol)
             if got.shape[1] != self.expected.shape[1]:
                 raise ServingError(
-                    f"{place}: expected {self.expected.shape[1]} outputs per row, got {got.shape[1]}"
+                    f"{label}: expected {self.expected.shape[1]} outputs per row, got {got.shape[1]}"
                 )
             answers[start:stop] = got
-        self._compare(place, answers)
+        self._compare(label, answers)
 
     def _latency(
         self, client: TritonClient, endpoint: str, protocol: Protocol, max_latency_ms: float | None
@@ -203,14 +209,14 @@ class GoldenRows:
                 f"expected {self.encoded[row, feature]}, got {encoded[row, feature]}"
             )
 
-    def _compare(self, place: str, got: NDArray[np.float32]) -> None:
-        wrong = rows_that_differ(
+    def _compare(self, label: str, got: NDArray[np.float32]) -> None:
+        wrong = self.format.rows_that_differ(
             self.expected, got, classification=self.labels is not None, tolerance=self.tolerance
         )
         if len(wrong):
             row = wrong[0]
             raise ServingError(
-                f"{place}: golden row {row} expected {self._shown(self.expected[row])}, "
+                f"{label}: golden row {row} expected {self._shown(self.expected[row])}, "
                 f"got {self._shown(got[row])}"
             )
 

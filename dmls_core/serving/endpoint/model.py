@@ -56,9 +56,8 @@ class TritonPythonModel:
         own = self.folder / args["model_version"]
         _module(own / "private_memory.py").make_memory_private()
         self.code = _module(own / "encoder.py")
-        self.open_forest = (
-            _module(own / "own_forest.py").open_forest if hasattr(pb_utils, "is_model_ready") else None
-        )
+        modules = own.glob("in_process_*.py") if hasattr(pb_utils, "is_model_ready") else ()
+        self.in_process = [_module(path) for path in sorted(modules)]
         self.versions: list[Version] = []
         self._find_versions()
         if self.versions:
@@ -199,16 +198,16 @@ class TritonPythonModel:
         there = sorted(
             (int(path.parent.name) for path in self.folder.glob("[1-9]*/encoder.json")), reverse=True
         )
-        kept = [version for version in self.versions if version.number in there]
-        known = {version.number for version in kept}
+        versions = [version for version in self.versions if version.number in there]
+        known = {version.number for version in versions}
         for number in there:
             if number not in known:
                 try:
                     encoder = json.loads((self.folder / str(number) / "encoder.json").read_bytes())
-                    kept.append(Version(self.code, number, encoder))
+                    versions.append(Version(self.code, number, encoder))
                 except (OSError, ValueError, KeyError, TypeError) as error:
                     pb_utils.Logger.log_warn(f"{self.forest} version {number} has no encoder: {error!r}")
-        self.versions = kept
+        self.versions = versions
 
     def _went_live(self, version: Version) -> None:
         """Ask a version first from now on."""
@@ -226,9 +225,9 @@ class TritonPythonModel:
 
     def _open(self, version: Version) -> None:
         version.opened = True
-        if self.open_forest:
-            checkpoint = self.folder.parent / self.forest / str(version.number) / "checkpoint.tl"
-            version.own = self.open_forest(checkpoint, len(version.encoder.column_names))
+        folder = self.folder.parent / self.forest / str(version.number)
+        for module in self.in_process:
+            version.own = version.own or module.open_model(folder, len(version.encoder.column_names))
 
 
 class Challenger:

@@ -93,20 +93,20 @@ class Version:
         """Encode all categories in one pass; one by one those with texts that are not known as they are."""
         if not self.categories:
             return
-        found = [table[category.name] for _, category in self.categories]
-        if not all(values.dtype == object for values in found):  # another version has numbers there
-            for (position, category), values in zip(self.categories, found, strict=True):
+        texts = [table[category.name] for _, category in self.categories]
+        if not all(values.dtype == object for values in texts):  # another version has numbers there
+            for (position, category), values in zip(self.categories, texts, strict=True):
                 columns[position] = category.encode(values)
             return
         codes = (
             map(category.known.get, values.tolist(), repeat(UNKNOWN_TEXT))
-            for (_, category), values in zip(self.categories, found, strict=True)
+            for (_, category), values in zip(self.categories, texts, strict=True)
         )
-        shape = len(found), columns.shape[1]
+        shape = len(texts), columns.shape[1]
         encoded = np.fromiter(chain.from_iterable(codes), np.float32, math.prod(shape)).reshape(shape)
         if (others := encoded == UNKNOWN_TEXT).any():
             for i in np.flatnonzero(others.any(axis=1)):
-                encoded[i, others[i]] = self.categories[i][1].encode(found[i][others[i]])
+                encoded[i, others[i]] = self.categories[i][1].encode(texts[i][others[i]])
         for (position, _), row in zip(self.categories, encoded, strict=True):
             columns[position] = row
 
@@ -114,14 +114,14 @@ class Version:
         """Encode all numbers at once; one by one if another version has the column as a category."""
         if not self.numbers:
             return
-        found = [table[feature.name] for feature in self.numbers]
-        joined = np.concatenate(found)
+        numbers = [table[feature.name] for feature in self.numbers]
+        joined = np.concatenate(numbers)
         if joined.dtype != np.float64:
-            for position, feature, values in zip(self.positions, self.numbers, found, strict=True):
+            for position, feature, values in zip(self.positions, self.numbers, numbers, strict=True):
                 columns[position] = feature.encode(_decoded(feature.name, values))
             return
         with np.errstate(over="ignore"):
-            encoded = joined.astype(np.float32).reshape(len(found), -1)
+            encoded = joined.astype(np.float32).reshape(len(numbers), -1)
         if (missing := np.isnan(encoded)).any():
             np.copyto(encoded, self.fills, where=missing)
         columns[self.positions] = encoded
@@ -207,18 +207,18 @@ def texts_of(encoded: Any) -> Any:  # noqa: ANN401
         start = end + 4
         end = start + _LENGTH(data, end)[0]
         texts.append(data[start:end])
-    found = np.empty(len(texts), dtype=object)
-    found[:] = texts
-    return found
+    decoded = np.empty(len(texts), dtype=object)
+    decoded[:] = texts
+    return decoded
 
 
 def _decoded(name: str, values: Any) -> Any:  # noqa: ANN401
     """Return texts as ``encoder.py`` expects them (ValueError: not UTF-8); numbers stay as they are."""
     if values.dtype != object:
         return values
-    found = np.empty(len(values), dtype=object)
+    decoded = np.empty(len(values), dtype=object)
     try:
-        found[:] = [text.decode() for text in values]
+        decoded[:] = [text.decode() for text in values]
     except UnicodeDecodeError as error:
         raise ValueError(f"column {name!r} holds a text that is not UTF-8: {error.reason}") from None
-    return found
+    return decoded

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.errors import ServingError
+
 PROBABILITY_TOLERANCE = 1e-6
 
 VALUE_TOLERANCE = 1e-5
@@ -76,3 +78,26 @@ def rows_that_differ(
     else:
         right &= got.argmax(axis=1) == expected.argmax(axis=1)
     return np.flatnonzero(~right)
+
+
+def check_parity(expected: NDArray[Any], served: NDArray[Any], tolerance: float | None = None) -> None:
+    """Compare a fitted model's predictions with those of the written files for the same rows.
+
+    Both have the same shape. ``tolerance`` is that of the model, by default that of a few trees. Where the
+    probabilities of two classes are within it, rounding decides which is higher, so either class is right.
+
+    Raises:
+        ServingError: they differ; the message names the first row.
+    """
+    if expected.shape != served.shape:
+        raise ServingError(
+            f"the exported model returns shape {served.shape}, the fitted model {expected.shape}"
+        )
+    both = (answers.reshape(len(answers), -1) for answers in (expected.astype(np.float32), served))
+    bad = rows_that_differ(*both, classification=expected.ndim > 1, tolerance=tolerance, ties=True)
+    if len(bad):
+        row = int(bad[0])
+        raise ServingError(
+            f"the exported model differs from the fitted model in {len(bad)} of {len(expected)} rows; "
+            f"row {row}: expected {expected[row].tolist()}, got {served[row].tolist()}"
+        )

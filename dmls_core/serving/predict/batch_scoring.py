@@ -24,8 +24,8 @@ from dmls_core.data.formats.conversion import convert_all, original_lines
 from dmls_core.data.formats.names import file_format, format_of, needs_conversion
 from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError, UserError, ValidationIssue
 from dmls_core.sandbox import Limits
-from dmls_core.serving.predict.batch_prediction import Predictor, predict_file
 from dmls_core.serving.predict.parquet_files import add_predictions, parquet_as_csv
+from dmls_core.serving.predict.predictor import Predictor, predict_file
 from dmls_core.serving.predict.scoring_record import ScoringRecord, read_record, write_record
 from dmls_core.settings import IntakeLimits
 from dmls_core.spec.data_table import Data
@@ -61,7 +61,7 @@ ReadTable = Callable[[TableRequest, Path, Callable[[int], None]], None]
 
 def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     """Return those of ``(team, job, file)`` that were written to ``scoring/`` after they were last scored."""
-    found = []
+    unscored = []
     for team, job, file in files:
         info = store.head(layout.scoring_file(team, job, file))
         if info is None:
@@ -69,8 +69,8 @@ def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple
         record = read_record(store, team, job, file)
         done = record and record.state != "scoring" and record.uploaded == info.modified.isoformat()
         if not done:
-            found.append((team, job, file))
-    return found
+            unscored.append((team, job, file))
+    return unscored
 
 
 def list_files(store: Store, team: str, job: str) -> list[str]:

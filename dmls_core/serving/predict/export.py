@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from dmls_core.errors import NotFoundError, UserError, ValidationIssue
+from dmls_core.serving.formats.base import ServingFormat
 from dmls_core.serving.repository.repository import MODEL_FILES, Repository
-from dmls_core.serving.triton.model_config import BOOKKEEPING, CHECKPOINT_FILE, table_name
+from dmls_core.serving.triton.model_config import BOOKKEEPING, table_name
 
 Target = Literal["triton", "kserve", "onnx"]
 
@@ -27,7 +28,7 @@ STOP_SECONDS = 30
 """Time that Triton gets to answer the requests in flight when its pod ends."""
 
 BASE_MEMORY, MEMORY_FACTOR = 1 << 30, 3
-"""Memory limit of a pod in bytes: the server with Python, and multiples of the checkpoint's size."""
+"""Memory limit of a pod in bytes: the server with Python, and multiples of the model's size."""
 
 
 def export_version(
@@ -64,20 +65,21 @@ def export_version(
     number = version or repository.serving(model)
     if number is None or number not in repository.versions(model):
         which = f"no version {version}" if version else "no served version"
-        kept = ", ".join(map(str, repository.kept(model))) or "none"
-        raise NotFoundError(ValidationIssue(f"{model} has {which}", hint=f"kept versions: {kept}"))
+        available = ", ".join(map(str, repository.kept(model))) or "none"
+        raise NotFoundError(ValidationIssue(f"{model} has {which}", hint=f"kept versions: {available}"))
     repository.check(model, number)
     out.mkdir(parents=True, exist_ok=True)
     about: dict[str, Any] = {"schema": 1, "model": model, "version": number, "target": target}
     with TemporaryDirectory(prefix="dmls-export-") as scratch:
         folder = Path(scratch)
-        for name in MODEL_FILES:
+        serving = repository.format(model, number)
+        for name in (*serving.files, *MODEL_FILES):
             repository.store.download(f"{model}/{number}/{name}", folder / name)
         if target == "onnx":
-            about["largest_difference"] = _write_onnx(folder, out, model, number)
+            about["largest_difference"] = _write_onnx(serving, folder, out, model, number)
         else:
             _write_repository(folder, out / MODELS, model)
-            _write_manifests(target, out, model, number, uri, (folder / CHECKPOINT_FILE).stat().st_size)
+            _write_manifests(target, out, model, number, uri, serving.size(folder))
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
     return {**about, "files": files}
 
@@ -92,17 +94,14 @@ def _check_arguments(target: Target, out: Path, uri: str) -> None:
         raise UserError(ValidationIssue("the target kserve needs --uri", hint=hint))
     if uri and not re.fullmatch(r"(s3|gs|https|pvc)://[^\s\"'\\]+", uri):
         hint = "write s3://, gs://, https:// or pvc://, and where you will store the folder models/"
-        raise UserError(ValidationIssue(f"{uri!r} is no place for a repository", hint=hint))
+        raise UserError(ValidationIssue(f"{uri!r} is not a repository URL", hint=hint))
 
 
-def _write_onnx(folder: Path, out: Path, model: str, version: int) -> float:
-    # Imported here: ONNX Runtime is an extra, and Treelite slow to import.
-    from dmls_core.serving.formats.treelite.onnx_export import write_onnx
-
+def _write_onnx(serving: ServingFormat, folder: Path, out: Path, model: str, version: int) -> float:
     about = json.loads((folder / "model.json").read_text("utf-8"))
     metadata = {"model": model, "version": str(version)}
     metadata |= {key: json.dumps(about[key], ensure_ascii=False) for key in ("features", "labels")}
-    difference = write_onnx(folder, out / "model.onnx", metadata)
+    difference = serving.write_onnx(folder, out / "model.onnx", metadata)
     shutil.copyfile(folder / "encoder.json", out / "encoder.json")
     return difference
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.serving.predict.batch_prediction import MODEL_VERSION
-from dmls_core.serving.predict.served_model import PREDICTION
+from dmls_core.serving.predict.connect import PREDICTION
+from dmls_core.serving.predict.predictor import MODEL_VERSION
 
 
 def parquet_as_csv(source: str, target: str) -> None:

@@ -57,8 +57,8 @@ def read_record(store: Store, team: str, job: str, file: str) -> ScoringRecord |
     """Return a file's record; ``None`` if it was never scored."""
     key = layout.scored_file(team, job, file) + ENDING
     try:
-        found = json.loads(store.get(key))
-        return ScoringRecord(**{field.name: found[field.name] for field in fields(ScoringRecord)})
+        content = json.loads(store.get(key))
+        return ScoringRecord(**{field.name: content[field.name] for field in fields(ScoringRecord)})
     except ObjectMissingError:
         return None
     except (ValueError, TypeError, KeyError, RecursionError) as error:

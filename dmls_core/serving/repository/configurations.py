@@ -11,29 +11,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dmls_core.data.encoder import Encoder
-from dmls_core.serving.endpoint.own_forest import LARGEST_FILE
-from dmls_core.serving.formats.treelite.checkpoint_check import MODEL_JSON, check_model_json
-from dmls_core.serving.repository.files import RepositoryFiles, recorded_checksums
+from dmls_core.serving.formats.base import ServingFormat, format_of
+from dmls_core.serving.formats.model_check import MODEL_JSON, check_model_json
+from dmls_core.serving.repository.files import VERSION_FILE, RepositoryFiles, recorded_checksums
 from dmls_core.serving.repository.options import ServingOptions
-from dmls_core.serving.repository.shared_files import SharedFiles
-from dmls_core.serving.repository.table_files import ENCODER, TableFiles
+from dmls_core.serving.repository.shared_process import SharedProcess
+from dmls_core.serving.repository.table_endpoints import ENCODER, TableEndpoints
 from dmls_core.serving.triton.model_config import (
     CANDIDATE,
     CHALLENGER,
-    CHECKPOINT_FILE,
     CONFIG_FILE,
     InstanceKind,
     ModelShape,
     Scaling,
-    fil_config,
     table_name,
 )
-from dmls_core.serving.triton.shared_config import Slot, fits, forest_front, table_front
+from dmls_core.serving.triton.shared_process import LARGEST_BYTES, Slot, fits, forest_front, table_front
 from dmls_core.settings import ServingLimits
 from dmls_core.store import Store
-from dmls_core.store.local import LocalStore
-
-VERSION_FILE = "dmls.json"
 
 
 class Configurations:
@@ -53,9 +48,9 @@ class Configurations:
         Without ``sharing``, every model has processes of its own.
         """
         self._store, self._files, self._read, self._kind = store, files, read, kind
-        self._sharing = sharing and isinstance(store, LocalStore)
-        self.tables = TableFiles(store, files, read)
-        self._shared = SharedFiles(store, files)
+        self._sharing = sharing and files.in_place
+        self.tables = TableEndpoints(store, files, read)
+        self._shared = SharedProcess(store, files)
 
     def write(
         self,
@@ -76,37 +71,52 @@ class Configurations:
             self._write_shared(name, versions[0], slot)
         else:
             self.tables.configure(name, versions, options, scaling)
-            self.write_forest(name, versions[0], scaling)
+            self.write_model(name, versions[0], scaling)
 
-    def write_forest(self, name: str, version: int, scaling: Scaling) -> None:
-        """Configure the forest alone, in the FIL backend."""
+    def write_model(self, name: str, version: int, scaling: Scaling) -> None:
+        """Configure the model alone, in its own backend."""
+        serving = self.format(name, version)
+        if code := serving.code():
+            # In place of a folder that Python would write: a changed folder has Triton load the model again.
+            for file, content in {**code, "__pycache__": ""}.items():
+                self._files.replace(f"{name}/{version}/{file}", content)
         shape = self._shape(name, version)
-        config = fil_config(name, shape, versions=[version], kind=self._kind, scaling=scaling)
+        config = serving.config(name, shape, versions=[version], kind=self._kind, scaling=scaling)
         self._files.replace(f"{name}/{CONFIG_FILE}", config)
+
+    def format(self, name: str, version: int) -> ServingFormat:
+        """Return the serving format of a version; ``UserError``: no installed package serves it."""
+        model = _model(name)
+        return format_of(self._read(model, version, MODEL_JSON), f"version {version} of {model}")
 
     def may_share(self, name: str, version: int, options: ServingOptions) -> bool:
         """Return whether a version is small and simple enough for the shared process."""
-        limit = min(ServingLimits.from_environment().shared_bytes, LARGEST_FILE)
+        limit = min(ServingLimits.from_environment().shared_bytes, LARGEST_BYTES)
         if not (self._sharing and limit) or options.log_share or options.canary:
             return False
-        model = _model(name)
-        checkpoint = self._store.head(f"{model}/{version}/{CHECKPOINT_FILE}")
-        if checkpoint is None or checkpoint.size > limit:
+        if not self.format(name, version).in_process:
             return False
-        return fits(self._encoder(model, version))
+        return 0 < self.size(name, version) <= limit and fits(self._encoder(_model(name), version))
+
+    def size(self, name: str, version: int) -> int:
+        """Return the size of a version's model in bytes; 0: a file is missing."""
+        files = self.format(name, version).files
+        infos = [self._store.head(f"{_model(name)}/{version}/{file}") for file in files]
+        return sum(info.size for info in infos if info) if all(infos) else 0
 
     def free(self, model: str, version: int) -> None:
         """Forget a version that was removed."""
-        if isinstance(self._store, LocalStore):
+        if self._files.in_place:
             self._shared.free(model, version)
 
     def _slot(self, name: str, version: int) -> Slot | None:
         model = _model(name)
         sums = recorded_checksums(self._read(model, version, VERSION_FILE), model, version)
-        return self._shared.slot(model, version, sums)
+        files = (ENCODER, *self.format(name, version).files)
+        return self._shared.slot(model, version, {file: sums[file] for file in files})
 
     def _write_shared(self, name: str, version: int, slot: Slot) -> None:
-        self._shared.write_model()
+        self._shared.write_model(self.format(name, version))
         self.tables.add_encoder(name, version)  # Triton requires the folder of a version
         table = table_front(name, self._encoder(_model(name), version), version, slot)
         self._files.replace(f"{table_name(name)}/{CONFIG_FILE}", table)
@@ -118,8 +128,8 @@ class Configurations:
 
     def _shape(self, name: str, version: int) -> ModelShape:
         model = _model(name)
-        place = f"{self._store.url}/{model}/{version}/{MODEL_JSON}"
-        about = check_model_json(self._read(model, version, MODEL_JSON), place)
+        source = f"{self._store.url}/{model}/{version}/{MODEL_JSON}"
+        about = check_model_json(self._read(model, version, MODEL_JSON), source)
         classifier = about["task"] == "classification"
         return ModelShape(about["n_features"], about["n_outputs"] if classifier else 1, classifier)
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dmls_core.errors import ObjectMissingError, ServingError, StoreError
 from dmls_core.serving.deployment.signature import UNSIGNED
-from dmls_core.serving.triton.model_config import CONFIG_FILE
+from dmls_core.serving.triton.model_config import BOOKKEEPING, check_model_name
 from dmls_core.store import Store
 from dmls_core.store.base import file_sha256
-from dmls_core.store.local import LocalStore
+
+VERSION_FILE = "dmls.json"
+"""Record of a version: the SHA-256 of its files."""
 
 
 def sha256(path: Path) -> str:
@@ -39,6 +41,11 @@ def recorded_checksums(about: dict[str, Any], name: str, version: int) -> dict[s
     return sums
 
 
+def lock_key(name: str) -> str:
+    """Return the key of the lock of a model's publisher."""
+    return f"{BOOKKEEPING}/{check_model_name(name)}/lock"
+
+
 @contextmanager
 def failing(doing: str) -> Iterator[None]:
     """Turn an error of the store (full, gone, read-only) into a ``ServingError`` that names the step."""
@@ -50,11 +57,35 @@ def failing(doing: str) -> Iterator[None]:
         raise ServingError(f"cannot {doing}: {error}") from error
 
 
-class RepositoryFiles:
-    """Files in the store of a model repository."""
+class RepositoryFiles(ABC):
+    """Files in the store of a model repository, and the lock of each model's publisher."""
+
+    in_place: ClassVar[bool]
+    """Whether Triton reads the repository itself, so that its processes find files written later."""
 
     def __init__(self, store: Store) -> None:
+        """Bind to a store; nothing is read yet."""
         self._store = store
+
+    @abstractmethod
+    def lock(self, name: str, timeout: float) -> AbstractContextManager[None]:
+        """Keep other publishers of a model out; BusyError if one held the lock for ``timeout`` seconds."""
+
+    @abstractmethod
+    def check_lock(self, name: str) -> None:
+        """Raise LostError if this publisher has lost the model's lock."""
+
+    @abstractmethod
+    def local_copy(self, name: str, version: int) -> AbstractContextManager[Path]:
+        """Return a folder on this machine with a version's files."""
+
+    @abstractmethod
+    def remove(self, folder: str) -> None:
+        """Remove a folder's files, its configuration first: Triton ignores the rest from then on."""
+
+    @abstractmethod
+    def _list(self, name: str) -> list[str]:
+        """Return the files in a model's folders, such as ``1/encoder.json``."""
 
     def numbered_folders(self, name: str) -> dict[int, set[str]]:
         """Return the numbered folders of a model in Triton, with the names of their files."""
@@ -71,16 +102,16 @@ class RepositoryFiles:
 
     def check(self, key: str, expected: str) -> None:
         """Raise ServingError if the file is missing, or its SHA-256 is not ``expected``."""
-        place = f"{self._store.url}/{key}"
-        with failing(f"read {place}"):
+        url = f"{self._store.url}/{key}"
+        with failing(f"read {url}"):
             try:
                 with self._store.open(key) as stream:
-                    found = file_sha256(stream)
+                    digest = file_sha256(stream)
             except ObjectMissingError:
-                raise ServingError(f"{place} is missing") from None
-        if found != expected:
+                raise ServingError(f"{url} is missing") from None
+        if digest != expected:
             raise ServingError(
-                f"{place} is damaged: its SHA-256 is {found}, expected {expected}; deploy it again"
+                f"{url} is damaged: its SHA-256 is {digest}, expected {expected}; deploy it again"
             )
 
     def replace(self, key: str, text: str) -> None:
@@ -97,20 +128,3 @@ class RepositoryFiles:
         while before is not None and (now := self._store.head(key)) and now.modified <= before.modified:
             time.sleep(0.2)
             self._store.put(key, content)
-
-    def remove(self, folder: str) -> None:
-        """Remove a folder's files, its configuration first: Triton ignores the rest from then on."""
-        if isinstance(self._store, LocalStore):
-            self._store.delete(f"{folder}/{CONFIG_FILE}")
-            shutil.rmtree(self._store.root / folder, ignore_errors=True)
-            return
-        keys = [info.key for info in self._store.list(f"{folder}/")]
-        for key in sorted(keys, key=lambda key: not key.endswith(f"/{CONFIG_FILE}")):
-            self._store.delete(key)
-
-    def _list(self, name: str) -> list[str]:
-        """Return a model's files; listing a local store would read every file for its ETag."""
-        if isinstance(self._store, LocalStore):
-            folder = self._store.root / name
-            return [path.relative_to(folder).as_posix() for path in folder.glob("*/*")]
-        return [info.key.removeprefix(f"{name}/") for info in self._store.list(f"{name}/")]

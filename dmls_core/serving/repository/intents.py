@@ -41,8 +41,8 @@ def read_intent(store: Store, model: str) -> Intent | None:
     """Return the change that is in progress or was interrupted; raise ServingError for a damaged record."""
     with failing(f"read what becomes of {model}"):
         try:
-            found = json.loads(store.get(_key(model)))
-            return Intent(found["version"], found["before"])
+            record = json.loads(store.get(_key(model)))
+            return Intent(record["version"], record["before"])
         except ObjectMissingError:
             return None
         except (ValueError, KeyError, TypeError) as error:

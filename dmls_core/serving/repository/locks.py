@@ -48,29 +48,29 @@ def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
 
 
 @contextmanager
-def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[Lease]:
+def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[PublisherLease]:
     """Hold a lease: an object that only one writer can create, or take over once it has expired.
 
     Another publisher that holds it for ``timeout`` seconds raises BusyError.
     """
-    own = Lease(store, key)
+    held = PublisherLease(store, key)
     deadline = time.monotonic() + timeout
-    while holder := own.take():
+    while holder := held.take():
         if time.monotonic() > deadline:
             raise _held(model, holder)
         time.sleep(PAUSE_SECONDS)
     ended = threading.Event()
-    renewing = threading.Thread(target=own.keep, args=[ended], daemon=True)
+    renewing = threading.Thread(target=held.keep, args=[ended], daemon=True)
     renewing.start()
     try:
-        yield own
+        yield held
     finally:
         ended.set()
         renewing.join()
-        own.leave()
+        held.leave()
 
 
-class Lease:
+class PublisherLease:
     """A publisher's lease: an object with the time at which it expires."""
 
     def __init__(self, store: Store, key: str) -> None:
@@ -101,9 +101,9 @@ class Lease:
     def _take_over(self) -> str:
         try:
             data, info = self._store.read(self._key)
-            found = json.loads(data)
-            if time.time() < found["until"]:
-                return str(found["holder"])
+            record = json.loads(data)
+            if time.time() < record["until"]:
+                return str(record["holder"])
             before = time.monotonic()
             self._etag = self._store.replace(self._key, self._content(), info.etag).etag
             self._renewed = before

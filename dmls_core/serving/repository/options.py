@@ -58,12 +58,12 @@ class ServingOptions:
 
     def parameters(self, model: str) -> dict[str, str]:
         """Return the parameters of the model's table endpoint that state these options."""
-        found = {}
+        parameters = {}
         if self.log_share:
-            found["log"] = json.dumps({"share": self.log_share, "leave_out": list(self.log_leave_out)})
+            parameters["log"] = json.dumps({"share": self.log_share, "leave_out": list(self.log_leave_out)})
         if self.canary:
-            found["canary"] = json.dumps({"model": model + CHALLENGER, **asdict(self.canary)})
-        return found
+            parameters["canary"] = json.dumps({"model": model + CHALLENGER, **asdict(self.canary)})
+        return parameters
 
 
 def read_options(store: Store, key: str) -> ServingOptions:
@@ -111,7 +111,8 @@ class ScalingChoice:
             **asdict(self.scaling),
             "reason": self.reason,
             "measured": [
-                {**asdict(found.scaling), "requests_per_second": list(found.rates)} for found in self.measured
+                {**asdict(measurement.scaling), "requests_per_second": list(measurement.rates)}
+                for measurement in self.measured
             ],
         }
 
@@ -119,8 +120,8 @@ class ScalingChoice:
     def from_json(cls, data: Mapping[str, Any]) -> ScalingChoice:
         """Read the output of ``as_json``."""
         measured = (
-            ScalingMeasurement(_scaling(found), tuple(found["requests_per_second"]))
-            for found in data["measured"]
+            ScalingMeasurement(_scaling(measurement), tuple(measurement["requests_per_second"]))
+            for measurement in data["measured"]
         )
         return cls(_scaling(data), data["reason"], tuple(measured))
 
@@ -137,10 +138,10 @@ def read_scaling_choice(store: Store, model: str, version: int) -> ScalingChoice
 
 
 def write_scaling_choice(
-    store: Store, model: str, version: int, choice: ScalingChoice, known: Sequence[int]
+    store: Store, model: str, version: int, choice: ScalingChoice, versions: Sequence[int]
 ) -> None:
-    """Record a version's choice, and remove those of versions that are not in ``known``."""
-    choices = {v: c for v, c in _read_choices(store, model).items() if v in known} | {version: choice}
+    """Record a version's choice, and remove those of versions that are not in ``versions``."""
+    choices = {v: c for v, c in _read_choices(store, model).items() if v in versions} | {version: choice}
     content = {"schema": SCHEMA, "versions": {str(v): c.as_json() for v, c in sorted(choices.items())}}
     with failing(f"write the scaling of {model}"):
         store.put(_choices_key(model), json.dumps(content).encode())
@@ -149,10 +150,10 @@ def write_scaling_choice(
 def _read_choices(store: Store, model: str) -> dict[int, ScalingChoice]:
     with failing(f"read the scaling of {model}"):
         try:
-            found = json.loads(store.get(_choices_key(model)))["versions"]
+            choices = json.loads(store.get(_choices_key(model)))["versions"]
         except ObjectMissingError:
             return {}
-    return {int(version): ScalingChoice.from_json(data) for version, data in found.items()}
+    return {int(version): ScalingChoice.from_json(data) for version, data in choices.items()}
 
 
 def _choices_key(model: str) -> str:

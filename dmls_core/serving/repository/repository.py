@@ -11,7 +11,7 @@
     <repository>/.dmls/<team>.<job>/options.json      serving options, for whichever version is served
     <repository>/.dmls/<team>.<job>/measured.json     the scaling chosen for each version
     <repository>/.dmls/<team>.<job>/lock              held by the publisher
-    <repository>/dmls-shared/                         the process that small models share, see shared_files.py
+    <repository>/dmls-shared/                         the process that small models share
 
 Nothing is ever moved: every object appears as a whole, and Triton reads only versions that the configuration
 names.
@@ -20,19 +20,26 @@ names.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dmls_core.errors import NotFoundError, ObjectMissingError, PlatformError, ServingError
 from dmls_core.serving.deployment.signature import SIGNATURE_FILE
-from dmls_core.serving.formats.treelite.checkpoint_check import MODEL_JSON
-from dmls_core.serving.repository.configurations import VERSION_FILE, Configurations
-from dmls_core.serving.repository.files import RepositoryFiles, checksums, failing, recorded_checksums
-from dmls_core.serving.repository.locks import Lease, file_lock, lease
+from dmls_core.serving.formats.base import ServingFormat, format_of
+from dmls_core.serving.formats.model_check import MODEL_JSON, read_model_json
+from dmls_core.serving.repository.configurations import Configurations
+from dmls_core.serving.repository.files import (
+    VERSION_FILE,
+    RepositoryFiles,
+    checksums,
+    failing,
+    recorded_checksums,
+)
+from dmls_core.serving.repository.folder import FolderFiles
+from dmls_core.serving.repository.object_store import ObjectStoreFiles
 from dmls_core.serving.repository.options import (
     ScalingChoice,
     ServingOptions,
@@ -45,7 +52,6 @@ from dmls_core.serving.triton.model_config import (
     BOOKKEEPING,
     CANDIDATE,
     CHALLENGER,
-    CHECKPOINT_FILE,
     CONFIG_FILE,
     SIMPLEST,
     InstanceKind,
@@ -55,10 +61,12 @@ from dmls_core.serving.triton.model_config import (
     table_name,
 )
 from dmls_core.store import Store, open_store
-from dmls_core.store.local import LocalStore
 
-MODEL_FILES = (CHECKPOINT_FILE, "encoder.json", "golden.json", MODEL_JSON)
-"""Files of a version. Triton reads the checkpoint; verification and clients read the others."""
+MODEL_FILES = ("encoder.json", "golden.json", MODEL_JSON)
+"""Files of a version besides those that Triton reads: verification and clients read them."""
+
+CODE = (".py", ".pyc", ".so")
+"""Endings of files that Python imports: Triton's Python backend does so from a version's folder."""
 
 REMEMBERED = 100
 """Verified versions that the record names, the latest ones; far fewer stay in the repository."""
@@ -95,14 +103,15 @@ class Repository:
             )
         if "://" in url.removeprefix("s3://").removeprefix("file://"):
             raise PlatformError(
-                f"{url} is no repository: give a folder or s3://bucket/prefix "
+                f"{url} is not a repository URL: give a folder or s3://bucket/prefix "
                 "(and an S3 service of your own in AWS_ENDPOINT_URL)"
             )
         self.store = store or open_store(url)
         self.kind: InstanceKind = kind
-        self._files = RepositoryFiles(self.store)
+        self._files: RepositoryFiles = (ObjectStoreFiles if "://" in self.store.url else FolderFiles)(
+            self.store
+        )
         self._configurations = Configurations(self.store, self._files, self.read, kind, sharing=sharing)
-        self._leases: dict[str, Lease] = {}
 
     @property
     def root(self) -> Path:
@@ -116,18 +125,7 @@ class Repository:
         Raises:
             BusyError: another publisher held the lock for ``timeout`` seconds; the message names it.
         """
-        key = f"{BOOKKEEPING}/{check_model_name(name)}/lock"
-        if not isinstance(self.store, LocalStore):
-            with failing(f"lock {name}"), lease(self.store, key, name, timeout) as self._leases[name]:
-                try:
-                    yield
-                finally:
-                    del self._leases[name]
-            return
-        path = self.store.root / key
-        with failing(f"lock {name}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(path, name, timeout):
+        with self._files.lock(name, timeout):
             yield
 
     def versions(self, name: str) -> tuple[int, ...]:
@@ -158,7 +156,10 @@ class Repository:
         used for other files again. A missing file, or a copy that differs, raises ServingError.
         """
         with failing(f"write a version of {name}"):
-            sums = checksums(folder, MODEL_FILES)
+            serving = format_of(read_model_json(folder, name), name)
+            sums = checksums(folder, (*serving.files, *MODEL_FILES))
+            if code := [file for file in sums if file.endswith(CODE)]:
+                raise ServingError(f"{name} holds code, which Triton might import: {', '.join(code)}")
             versions = self.versions(name)
             same = (version for version in reversed(versions) if self._sums(name, version) == sums)
             number = next(same, None) or max((0, *versions, *self.verified(name))) + 1
@@ -179,21 +180,29 @@ class Repository:
             self._files.check(f"{name}/{version}/{file}", expected)
 
     def check_copy(self, name: str, version: int, suffix: str = "") -> None:
-        """Compare a version's checkpoint, or the candidate's or challenger's copy of it; see ``check``."""
-        expected = self._sums(name, version)[CHECKPOINT_FILE]
-        self._files.check(f"{name}{suffix}/{version}/{CHECKPOINT_FILE}", expected)
+        """Compare the files that Triton reads, or the candidate's or challenger's copies; see ``check``."""
+        sums = self._sums(name, version)
+        for file in self.format(name, version).files:
+            self._files.check(f"{name}{suffix}/{version}/{file}", sums[file])
 
-    @contextmanager
-    def local_copy(self, name: str, version: int) -> Iterator[Path]:
-        """Yield a folder on this machine with the version's files."""
-        if isinstance(self.store, LocalStore):
-            yield self.store.root / name / str(version)
-            return
-        with tempfile.TemporaryDirectory(prefix="dmls-version-") as scratch:
-            with failing(f"read version {version} of {name}"):
-                for file in self._folders(name).get(version, ()):
-                    self.store.download(f"{name}/{version}/{file}", Path(scratch) / file)
-            yield Path(scratch)
+    def format(self, name: str, version: int) -> ServingFormat:
+        """Return the serving format of a version; ``UserError``: no installed package serves it."""
+        return self._configurations.format(name, version)
+
+    def size(self, name: str, version: int) -> int:
+        """Return the size of a version's model in bytes; 0: a file is missing."""
+        with failing(f"read version {version} of {name}"):
+            return self._configurations.size(name, version)
+
+    def _copy_model(self, name: str, version: int, folder: Path, suffix: str) -> None:
+        """Copy the files that Triton reads from ``folder`` to the candidate or challenger."""
+        sums = self._sums(name, version)
+        for file in self.format(name, version).files:
+            self._files.copy(folder / file, f"{name}{suffix}/{version}/{file}", sums[file])
+
+    def local_copy(self, name: str, version: int) -> AbstractContextManager[Path]:
+        """Return a folder on this machine with the version's files; it lasts for a ``with`` block."""
+        return self._files.local_copy(name, version)
 
     def stage(self, name: str, version: int, folder: Path) -> None:
         """Write the version that ``add`` made from ``folder`` under the candidate's name.
@@ -201,14 +210,12 @@ class Repository:
         A candidate that takes over the scaling of the served version is called through the served table
         endpoint; another one has its own, see ``has_table``.
         """
-        self._check_lease(name)
+        self._files.check_lock(name)
         candidate = check_model_name(name) + CANDIDATE
         with failing(f"write the candidate of {name}"):
             if tuple(self._folders(candidate)) not in {(), (version,)}:
                 self.unstage(name)
-            expected = self._sums(name, version)[CHECKPOINT_FILE]
-            key = f"{candidate}/{version}/{CHECKPOINT_FILE}"
-            self._files.copy(folder / CHECKPOINT_FILE, key, expected)
+            self._copy_model(name, version, folder, CANDIDATE)
         choice = None
         if self.shares(name, version):
             shared = ScalingChoice(reason="small models share one process")
@@ -221,11 +228,11 @@ class Repository:
         write_scaling_choice(self.store, name, version, choice, self.versions(name))
         with failing(f"configure the candidate of {name}"):
             self._configurations.tables.add_encoder(name, version)
-            self._configurations.write_forest(candidate, version, choice.scaling)
+            self._configurations.write_model(candidate, version, choice.scaling)
 
     def configure_candidate(self, name: str, version: int, scaling: Scaling) -> None:
         """Write the configurations of a candidate and its table endpoint; Triton reads them when it loads."""
-        self._check_lease(name)
+        self._files.check_lock(name)
         with failing(f"configure the candidate of {name}"):
             share = self.shares(name, version)
             self._configurations.write(name + CANDIDATE, [version], ServingOptions(), scaling, share=share)
@@ -251,8 +258,7 @@ class Repository:
         choice = read_scaling_choice(self.store, name, served)
         options = replace(self.options(name), canary=None)
         with failing(f"read the versions of {name}"):
-            files = [self.store.head(f"{name}/{v}/{CHECKPOINT_FILE}") for v in (served, version)]
-            sizes = sorted(file.size for file in files if file)
+            sizes = sorted(self.size(name, v) for v in (served, version))
             fits = self._configurations.tables.fits(name, [version, served], options, choice.scaling)
         if not fits or sizes[-1] > SIMILAR_SIZE * sizes[0]:
             return None
@@ -265,7 +271,7 @@ class Repository:
 
     def unstage(self, name: str) -> None:
         """Remove the candidate's files."""
-        self._check_lease(name)
+        self._files.check_lock(name)
         with failing(f"remove the candidate of {name}"):
             candidate = check_model_name(name) + CANDIDATE
             for part in (table_name(candidate), candidate):
@@ -275,10 +281,8 @@ class Repository:
         """Write a version's forest under the challenger's name."""
         challenger = check_model_name(name) + CHALLENGER
         with failing(f"write the challenger of {name}"):
-            expected = self._sums(name, version)[CHECKPOINT_FILE]
-            key = f"{challenger}/{version}/{CHECKPOINT_FILE}"
-            self._files.copy(folder / CHECKPOINT_FILE, key, expected)
-            self._configurations.write_forest(challenger, version, SIMPLEST)
+            self._copy_model(name, version, folder, CHALLENGER)
+            self._configurations.write_model(challenger, version, SIMPLEST)
 
     def remove_challenger(self, name: str) -> None:
         """Remove the challenger's files."""
@@ -300,18 +304,18 @@ class Repository:
         ``previous`` is served until Triton has loaded the new version: the table endpoint knows both, and so
         switches with the forest.
         """
-        self._check_lease(name)
+        self._files.check_lock(name)
         with failing(f"configure {name}"):
             if version is None:
                 for part in (name, table_name(name)):
                     self.store.delete(f"{part}/{CONFIG_FILE}")
                 return
-            known = self.versions(name)
+            present = self.versions(name)
             options = self.options(name)
             if options.canary and options.canary.version in (version, previous):
                 options = replace(options, canary=None)  # it is the served version, or was until now
             others = (previous, options.canary and options.canary.version)
-            numbers = [version, *(number for number in others if number in known)]
+            numbers = [version, *(number for number in others if number in present)]
             scaling = read_scaling_choice(self.store, name, version).scaling
             share = self._configurations.may_share(name, version, options)
             self._configurations.write(name, numbers, options, scaling, share=share)
@@ -353,7 +357,7 @@ class Repository:
 
     def confirm(self, name: str, version: int) -> None:
         """Record that ``version`` passed verification."""
-        self._check_lease(name)
+        self._files.check_lock(name)
         others = [v for v in self.verified(name) if v != version]
         verified = [*others[-REMEMBERED + 1 :], version]
         with failing(f"write the record of {name}"):
@@ -365,13 +369,13 @@ class Repository:
         verified = [v for v in self.verified(name) if v in there]
         canary = self.options(name).canary
         # The highest number stays: the table endpoint's process must not meet it again with other content.
-        kept = {
+        retained = {
             self.serving(name),
             canary and canary.version,
             *verified[-max(keep, LEAST_KEPT) :],
             max(there, default=None),
         }
-        gone = tuple(sorted(there - kept))
+        gone = tuple(sorted(there - retained))
         with failing(f"remove old versions of {name}"):
             code = self._configurations.tables.folder(name)
             for version in gone:
@@ -389,11 +393,6 @@ class Repository:
     def _folders(self, name: str) -> dict[int, set[str]]:
         with failing(f"list the versions of {name}"):
             return self._files.numbered_folders(name)
-
-    def _check_lease(self, name: str) -> None:
-        """Stop a publisher that lost its lease before it changes what is served."""
-        if name in self._leases:
-            self._leases[name].check(name)
 
     def _record(self, name: str) -> str:
         return f"{BOOKKEEPING}/{check_model_name(name)}/record.json"

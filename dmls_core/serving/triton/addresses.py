@@ -67,16 +67,16 @@ def parse_address(text: str, protocol: Protocol) -> Address:
     return Address(server.rstrip("/"), protocol, scheme == f"{protocol}s")
 
 
-def split_addresses(text: str, found: dict[str, list[str]] | None = None) -> list[str]:
+def split_addresses(text: str, resolved: dict[str, list[str]] | None = None) -> list[str]:
     """Return the addresses of a comma-separated list, without its number of copies.
 
-    ``dns:NAME:PORT`` stands for the IPv4 addresses that the name has at this moment, sorted. ``found`` holds
-    those of names that were resolved before.
+    ``dns:NAME:PORT`` stands for the IPv4 addresses that the name has at this moment, sorted. ``resolved``
+    holds those of names that were resolved before.
 
     Raises:
         PlatformError: a name cannot be resolved.
     """
-    found = {} if found is None else found
+    resolved = {} if resolved is None else resolved
     addresses = []
     for part in _without_copies(text).split(","):
         address = part.strip()
@@ -85,10 +85,10 @@ def split_addresses(text: str, found: dict[str, list[str]] | None = None) -> lis
             continue
         name, _, port = address.removeprefix(DNS).rpartition(":")
         if not (name and port.isdecimal()):
-            raise PlatformError(f"{address} is no address: expected {DNS}NAME:PORT")
-        if name not in found:
-            found[name] = _resolve(name)
-        addresses += [f"{host}:{port}" for host in found[name]]
+            raise PlatformError(f"{address} is not an address: expected {DNS}NAME:PORT")
+        if name not in resolved:
+            resolved[name] = _resolve(name)
+        addresses += [f"{host}:{port}" for host in resolved[name]]
     return addresses
 
 

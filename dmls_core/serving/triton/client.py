@@ -144,9 +144,9 @@ class TritonClient:
             ServingError: the server does not answer.
         """
         with self._answering("http", "report its statistics"):
-            found = self._http.get_inference_statistics()["model_stats"]
+            models = self._http.get_inference_statistics()["model_stats"]
         uses: dict[str, ModelUse] = {}
-        for model in found:
+        for model in models:
             stats, (count, seconds) = model["inference_stats"], uses.get(model["name"], (0, 0.0))
             spent = sum(int(stats[step]["ns"]) for step in COMPUTING)
             uses[model["name"]] = (count + int(stats["success"]["count"]), seconds + spent / 1e9)
@@ -173,9 +173,9 @@ class TritonClient:
         Raises:
             ServingError: the server does not answer, or not with one row of outputs per row.
         """
-        wanted = "" if version is None else str(version)
+        model_version = "" if version is None else str(version)
         tensors = {"input__0": np.ascontiguousarray(rows, dtype=np.float32)}
-        answer = self.infer_tensors(name, tensors, version=wanted, protocol=protocol)
+        answer = self.infer_tensors(name, tensors, version=model_version, protocol=protocol)
         outputs = answer.as_numpy("output__0")
         if outputs is None or outputs.size == 0 or outputs.shape[0] != rows.shape[0]:
             raise ServingError(

@@ -1,4 +1,4 @@
-"""Write ``config.pbtxt`` of a forest (Triton's FIL backend) and of its table endpoint (Python backend)."""
+"""Write ``config.pbtxt`` of a model and of its table endpoint (Triton's Python backend)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dmls_core.errors import ServingError
 from dmls_core.store import layout
 
 CONFIG_FILE = "config.pbtxt"
-CHECKPOINT_FILE = "checkpoint.tl"
 
 BOOKKEEPING = ".dmls"
 """Folder of a repository that Triton ignores."""
@@ -31,12 +30,10 @@ MAX_BATCH_SIZE = 8192
 InstanceKind = Literal["KIND_AUTO", "KIND_CPU"]
 
 # A version accepts requests once it has answered the warm-up. Batches hold the requests that arrived while
-# others were answered; none waits for a batch. FIL requires output_class up to release 25.08, and prefers it
-# to is_classifier from 25.09 on; both reject a classifier without a threshold. Never written:
-# use_experimental_optimizations, with which FIL from 25.09 on answers XGBoost's two classes wrongly.
-_FOREST_CONFIG = """\
+# others were answered; none waits for a batch.
+_MODEL_CONFIG = """\
 name: "{name}"
-backend: "fil"
+backend: "{backend}"
 max_batch_size: {max_batch_size}
 input [ {{ name: "input__0" data_type: TYPE_FP32 dims: [ {n_features} ] }} ]
 output [ {{ name: "output__0" data_type: TYPE_FP32 dims: [ {n_outputs} ] }} ]
@@ -47,15 +44,7 @@ model_warmup [ {{
   name: "one_row" batch_size: 1
   inputs {{ key: "input__0" value {{ data_type: TYPE_FP32 dims: [ {n_features} ] zero_data: true }} }}
 }} ]
-parameters [
-  {{ key: "model_type" value: {{ string_value: "treelite_checkpoint" }} }},
-  {{ key: "predict_proba" value: {{ string_value: "{classifier}" }} }},
-  {{ key: "output_class" value: {{ string_value: "{classifier}" }} }},
-  {{ key: "is_classifier" value: {{ string_value: "{classifier}" }} }},
-  {{ key: "threshold" value: {{ string_value: "0.5" }} }},
-  {{ key: "storage_type" value: {{ string_value: "AUTO" }} }}
-]
-"""
+{parameters}"""
 _VERSIONS = re.compile(r"^version_policy \{ specific \{ versions: \[ ([0-9, ]+) \] \} \}$", re.MULTILINE)
 
 
@@ -110,23 +99,30 @@ def quoted(text: str) -> str:
     return f'"{"".join(plain)}"'
 
 
-def fil_config(
+def model_config(
     name: str,
+    backend: str,
     shape: ModelShape,
     *,
     versions: Sequence[int],
     kind: InstanceKind = "KIND_AUTO",
     scaling: Scaling = SIMPLEST,
+    parameters: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the configuration of a Treelite checkpoint for the FIL backend.
+    """Return the configuration of a model for a Triton backend, with the backend's own ``parameters``.
 
     Triton ignores all versions but ``versions``. ``KIND_AUTO`` uses a GPU if there is one; ``KIND_GPU`` would
     fail without. A name that is not allowed, or no version, raises ServingError.
     """
     if not versions or min(versions) < 1:
         raise ServingError(f"{name}: versions count from 1, got {list(versions)}")
-    return _FOREST_CONFIG.format(
+    lines = ",\n".join(
+        f"  {{ key: {quoted(key)} value: {{ string_value: {quoted(text)} }} }}"
+        for key, text in (parameters or {}).items()
+    )
+    return _MODEL_CONFIG.format(
         name=check_model_name(name),
+        backend=backend,
         max_batch_size=MAX_BATCH_SIZE,
         n_features=shape.n_features,
         n_outputs=shape.n_outputs,
@@ -134,16 +130,16 @@ def fil_config(
         instances=scaling.instances,
         kind=kind,
         batching=BATCHING if scaling.batching else "",
-        classifier=str(shape.classifier).lower(),
+        parameters=f"parameters [\n{lines}\n]\n" if lines else "",
     )
 
 
 def configured_versions(config: str) -> tuple[int, ...]:
-    """Return the versions that a configuration of ``fil_config`` serves; another text raises ServingError."""
-    found = _VERSIONS.search(config)
-    if not found:
+    """Return the versions that an output of ``model_config`` serves; another text raises ServingError."""
+    policy = _VERSIONS.search(config)
+    if not policy:
         raise ServingError("config.pbtxt has no version_policy written by DMLS")
-    return tuple(int(version) for version in found[1].split(","))
+    return tuple(int(version) for version in policy[1].split(","))
 
 
 SUFFIX = ".table"
@@ -178,16 +174,21 @@ def table_name(model: str) -> str:
     return check_model_name(model) + SUFFIX
 
 
-def table_code() -> dict[str, str]:
-    """Return the files of the table endpoint's own folder, by name; they are the same for every model."""
+IN_PROCESS = "in_process_"
+"""Beginning of the names of modules with which a process of the endpoint predicts itself."""
+
+
+def table_code(in_process: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of the table endpoint's own folder, by name.
+
+    ``in_process`` has the module of each serving format, by the format's name, that predicts in the endpoint.
+    """
     table, data = resources.files("dmls_core.serving.endpoint"), resources.files("dmls_core.data")
-    code = (
-        *("model.py", "counters.py", "inference_log.py", "own_forest.py", "private_memory.py"),
-        "table_versions.py",
-    )
+    code = ("model.py", "counters.py", "inference_log.py", "private_memory.py", "table_versions.py")
     return {
         **{name: (table / name).read_text("utf-8") for name in code},
         **{name: (data / name).read_text("utf-8") for name in ("encoder.py", "moments.py")},
+        **{f"{IN_PROCESS}{name}.py": source for name, source in in_process.items()},
         # In place of a folder that Python would write: a changed folder has Triton start the process again.
         "__pycache__": "",
     }
@@ -199,7 +200,7 @@ def matrices(encoder: Encoder) -> dict[str, list[str]]:
     Columns are in the encoder's order. The name has a checksum of them: a client that knows other columns, or
     another order, gets an error and no wrong answer.
     """
-    found: dict[str, list[str]] = {}
+    inputs: dict[str, list[str]] = {}
     for kind, feature_type in (
         ("numbers", NumberFeature),
         ("texts", CategoryFeature),
@@ -207,8 +208,8 @@ def matrices(encoder: Encoder) -> dict[str, list[str]]:
     ):
         if names := [f.name for f in encoder.features if isinstance(f, feature_type)]:
             checksum = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:8]
-            found[f"{kind}-{checksum}"] = names
-    return found
+            inputs[f"{kind}-{checksum}"] = names
+    return inputs
 
 
 def interface(encoder: Encoder) -> object:

@@ -51,8 +51,8 @@ def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[Servers]:
         PlatformError: no address is set, a name cannot be resolved, or the numbers of HTTP and gRPC addresses
             or of copies differ.
     """
-    found: dict[str, list[str]] = {}  # a name is resolved once, so that both ports are of the same server
-    both = split_addresses(http, found), split_addresses(grpc, found)
+    resolved: dict[str, list[str]] = {}  # a name is resolved once, so that both ports are of the same server
+    both = split_addresses(http, resolved), split_addresses(grpc, resolved)
     if len(both[0]) != len(both[1]):
         raise PlatformError(
             f"Triton has {len(both[0])} HTTP addresses ({http}) and {len(both[1])} gRPC addresses ({grpc}): "

@@ -31,25 +31,27 @@ from dmls_core.settings import load_settings
 log = logging.getLogger(__name__)
 
 
-def load_arguments(folder: str, own: str = "", addresses: str = "") -> list[str]:
+def load_arguments(folder: str, address: str = "", addresses: str = "") -> list[str]:
     """Return Triton's arguments that name the models to load from the repository in a folder.
 
-    ``own`` is the server's gRPC address in the list ``addresses``; without it, all models are loaded.
+    ``address`` is the server's gRPC address in the list ``addresses``; without it, all models are loaded.
 
     Raises:
         PlatformError: the list does not contain the address, or is none.
     """
-    return [f"--load-model={name}" for name in models_to_load(Repository(folder), own, addresses)]
+    return [f"--load-model={name}" for name in models_to_load(Repository(folder), address, addresses)]
 
 
-def models_to_load(repository: Repository, own: str = "", addresses: str = "") -> list[str]:
+def models_to_load(repository: Repository, address: str = "", addresses: str = "") -> list[str]:
     """Return the names of the models to load; models that DMLS did not write are all loaded.
 
     A model that is left out is reported in the server's log, unless its place is on other servers.
     """
     every, copies = split_addresses(addresses), split_copies(addresses)
-    if own and own not in every:
-        raise PlatformError(f"{own} is not among Triton's gRPC addresses ({addresses}): write it as there")
+    if address and address not in every:
+        raise PlatformError(
+            f"{address} is not among Triton's gRPC addresses ({addresses}): write it as it stands there"
+        )
     there = sorted(path.parent.name for path in repository.root.glob(f"*/{CONFIG_FILE}"))
     bookkeeping = repository.root / BOOKKEEPING
     names: list[str] = []
@@ -57,7 +59,7 @@ def models_to_load(repository: Repository, own: str = "", addresses: str = "") -
         forest = name.removesuffix(SUFFIX).removesuffix(CANDIDATE).removesuffix(CHALLENGER)
         if not (bookkeeping / forest).is_dir():
             names.append(name)
-        elif name == forest and (not (own and copies) or own in rank(every, name)[:copies]):
+        elif name == forest and (not (address and copies) or address in rank(every, name)[:copies]):
             try:
                 names += _parts_to_load(repository, name, there)
             except (DmlsError, OSError, ValueError, KeyError) as error:

@@ -43,8 +43,8 @@ def read_columns(
     # A frame's column names may be numbers, which were texts in the CSV of the training.
     keys = list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
     names = [str(key) for key in keys]
-    own = dict(zip(names, keys, strict=True))
-    lacking = [[name for name in columns if name not in own] for columns in wanted]
+    keys_by_name = dict(zip(names, keys, strict=True))
+    lacking = [[name for name in columns if name not in keys_by_name] for columns in wanted]
     if all(lacking):
         raise DataError([_missing(name, names) for name in lacking[0]])
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1 and name in kinds):
@@ -54,8 +54,8 @@ def read_columns(
     columns = {
         name: _texts(name, values) if kind == TEXT else _numbers(name, values, marks)
         for name, kind in kinds.items()
-        if name in own
-        for values in (_values(frame[own[name]]),)
+        if name in keys_by_name
+        for values in (_values(frame[keys_by_name[name]]),)
     }
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -80,8 +80,8 @@ def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns
     kinds = {
         feature.name: NUMBER if isinstance(feature, NumberFeature) else TEXT for feature in encoder.features
     }
-    found = read_columns(columns, kinds, [encoder.feature_names], encoder.features[0].marks)
-    return {name: values.reshape(-1, 1) for name, values in found.items()}
+    tensors = read_columns(columns, kinds, [encoder.feature_names], encoder.features[0].marks)
+    return {name: values.reshape(-1, 1) for name, values in tensors.items()}
 
 
 def table_request(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> str:

@@ -134,7 +134,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     ``base_url``. Raise ``DataError`` if a column is absent or unknown.
     """
     from dmls_core.serving import connect
-    from dmls_core.serving.predict.served_model import PREDICTION, PROBABILITY
+    from dmls_core.serving.predict.connect import PREDICTION, PROBABILITY
 
     settings = airflow_settings()
     model = layout.model_name(team, name)

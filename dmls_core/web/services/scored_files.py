@@ -160,7 +160,7 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
         UserError: the file cannot be scored.
     """
     from dmls_core.intake.schema_inference.sample import read_sample
-    from dmls_core.serving.predict.batch_prediction import added_columns, check_header
+    from dmls_core.serving.predict.predictor import added_columns, check_header
 
     _key(team, name, file)
     limit = IntakeLimits.from_environment().data_bytes

@@ -18,7 +18,7 @@ NAME = "lab.iris"
 @pytest.fixture
 def played(tmp_path, monkeypatch):
     """A repository that serves the second of two versions, and the champions that MLflow received."""
-    monkeypatch.setattr("dmls_core.serving.deployment.deployment.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.deployment.acceptance.check_model", lambda *_: None)
     repository = Repository(str(tmp_path / "models"))
     triton, promoted = PlayedTriton(repository), []
     for name in ("a", "b"):

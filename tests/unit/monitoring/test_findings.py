@@ -10,10 +10,10 @@ import pytest
 from dmls_core.evaluate.decay import Decay
 from dmls_core.intake import read_status, write_status
 from dmls_core.monitoring.drift import compare
-from dmls_core.monitoring.findings import TAG_LENGTH, publish
+from dmls_core.monitoring.findings import TAG_LENGTH, DriftCheck, publish
+from dmls_core.monitoring.jobs import MonitoredJob
 from dmls_core.monitoring.label_evaluation import LabelCheck, VersionEvaluation
 from dmls_core.monitoring.label_files import LabelState
-from dmls_core.monitoring.monitor_run import DriftCheck, MonitoredJob
 from dmls_core.monitoring.profile import Values, profile_of
 from dmls_core.store import layout, open_store
 

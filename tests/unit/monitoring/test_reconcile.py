@@ -22,7 +22,7 @@ CHAMPIONS = {"lab.churn": 1, "lab.iris": 1}
 @pytest.fixture(autouse=True)
 def toy_checkpoints(monkeypatch):
     """Skip the check of checkpoints, which are no forests here, and the wait for a server's restart."""
-    monkeypatch.setattr("dmls_core.serving.deployment.deployment.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.deployment.acceptance.check_model", lambda *_: None)
     monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
 
 
@@ -136,7 +136,7 @@ def test_shared_processes_that_ended_are_restarted_and_failures_collected(reposi
             raise ServingError(f"{server.addresses['http']} does not answer")
         return not server.runs
 
-    monkeypatch.setattr("dmls_core.serving.repository.shared_files.restart_process", restart)
+    monkeypatch.setattr("dmls_core.serving.repository.shared_process.restart_process", restart)
     servers = [Server("up", runs=True), Server("ended", runs=False), Server("down", runs=None)]
     assert restart_processes(repository, servers) == ReconcileResult(), "nothing is shared yet"
     repository.store.put("dmls-shared/config.pbtxt", b"x")

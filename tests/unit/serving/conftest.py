@@ -97,7 +97,7 @@ class Answer:
 @pytest.fixture(autouse=True)
 def toy_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the check of checkpoints, which are no forests here, and the wait for a server's restart."""
-    monkeypatch.setattr("dmls_core.serving.deployment.deployment.check_checkpoint", lambda *_: None)
+    monkeypatch.setattr("dmls_core.serving.deployment.acceptance.check_model", lambda *_: None)
     monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
 
 

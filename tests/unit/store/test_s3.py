@@ -22,7 +22,7 @@ from moto.server import ThreadedMotoServer
 from urllib3.exceptions import ProtocolError
 
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
-from dmls_core.monitoring.monitor_run import monitored_jobs
+from dmls_core.monitoring.jobs import monitored_jobs
 from dmls_core.store import Registry, Store, open_store
 from dmls_core.store.registry import cached
 from dmls_core.store.s3 import S3Store

@@ -8,9 +8,9 @@ import pytest
 
 from dmls_core.spec import Deploy
 from dmls_core.tracking.decision import Candidate, Decision, decide
-from dmls_core.tracking.registry import Champion
+from dmls_core.tracking.registry import RegisteredVersion
 
-CHAMPION = Champion(version=3, run_key="c" * 16, until="2026-01-12T00:00:00+00:00")
+CHAMPION = RegisteredVersion(version=3, run_key="c" * 16, until="2026-01-12T00:00:00+00:00")
 WIN: dict[str, Any] = {
     "champion_version": 3,
     "comparable": True,
@@ -24,7 +24,7 @@ def candidate(comparison: dict[str, Any] | None = None, *, good: bool = True, **
     return Candidate("a" * 16, good, comparison, **fields)
 
 
-def decided(found: Candidate, champion: Champion | None = CHAMPION, mode: str = "auto") -> Decision:
+def decided(found: Candidate, champion: RegisteredVersion | None = CHAMPION, mode: str = "auto") -> Decision:
     decision = decide(Deploy(mode=mode), found, champion)
     assert decision is not None
     return decision

@@ -108,6 +108,7 @@ def run(
         engine, fitted, prepared.test, own, prepared.test[:0], out / "model", threads=1
     ).predictions
     (out / "model" / "encoder.json").write_text(json.dumps(prepared.encoder.as_json()))
+    (out / "model" / "model.json").write_text(json.dumps({"format": engine.export_format}))
     sums = [
         {"name": f"model/{path.name}", "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         for path in (out / "model").iterdir()

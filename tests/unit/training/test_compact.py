@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dmls_core.models import METRICS
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.training import compact
 from tests.support.search_task import search_task
@@ -120,7 +121,7 @@ def test_a_model_gets_smaller_and_stays_as_good(name, classes, share):
     # What is served is the smaller model.
     served = checkpoint.snap_thresholds(smaller.to_treelite())
     assert served.num_tree == after["trees"]
-    checkpoint.check_parity(smaller.predict(FRESH), checkpoint.predict(served, FRESH, threads=1))
+    check_parity(smaller.predict(FRESH), checkpoint.predict(served, FRESH, threads=1))
     task, again, params, _ = fitted(name, classes, n_estimators=120)
     repeated = compact.compact_model(task, again, params, metric, FRESH[:1])[1]["after"]
     assert {**repeated, "latency_ms": 0} == {**after, "latency_ms": 0}

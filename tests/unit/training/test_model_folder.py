@@ -17,25 +17,28 @@ from dmls_core.errors import ServingError, UserError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines import Engine, Fitted
 from dmls_core.models.metrics import compute
+from dmls_core.serving.formats.base import export_format
+from dmls_core.serving.formats.model_check import check_size
 from dmls_core.serving.formats.treelite import checkpoint
-from dmls_core.serving.formats.treelite.forest_size import check_size, forest_size
+from dmls_core.serving.formats.treelite.forest_size import forest_size
+from dmls_core.serving.formats.treelite.serving_format import TreeliteFormat
 from dmls_core.training.model_folder import describe_size, export_model, golden_predictions
 
 ROWS = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
 
 
 def trained(kind, target, folder):
-    """Return a checkpoint, and Treelite's answers to the rows."""
+    """Write a checkpoint; return the answers of nvForest, if it is there, and of Treelite."""
     model = checkpoint.export(
         import_model(kind(20, random_state=0).fit(ROWS, target)), folder / "checkpoint.tl"
     )
-    return folder / "checkpoint.tl", checkpoint.predict(model, ROWS)
+    return TreeliteFormat().reference(folder, ROWS), checkpoint.predict(model, ROWS)
 
 
 def test_without_it_treelite_is_the_reference(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nvforest", None)
-    path, served = trained(RandomForestRegressor, ROWS[:, 0], tmp_path)
-    predicted, kept = golden_predictions(path, ROWS, served)
+    reference, served = trained(RandomForestRegressor, ROWS[:, 0], tmp_path)
+    predicted, kept = golden_predictions(reference, served)
     assert kept == list(range(200))
     assert np.array_equal(predicted[:, 0], served)
 
@@ -56,12 +59,12 @@ class Summing:
 def test_rows_whose_class_is_a_matter_of_precision_are_left_out(tied, tmp_path, monkeypatch):
     library = SimpleNamespace(load_from_treelite_model=lambda model, **_: Summing(model, tied))
     monkeypatch.setitem(sys.modules, "nvforest", library)
-    path, served = trained(RandomForestClassifier, ROWS[:, 0] > 0, tmp_path)
+    reference, served = trained(RandomForestClassifier, ROWS[:, 0] > 0, tmp_path)
     if tied == len(ROWS):
         with pytest.raises(ServingError, match="different classes for every golden row"):
-            golden_predictions(path, ROWS, served)
+            golden_predictions(reference, served)
         return
-    predicted, kept = golden_predictions(path, ROWS, served)
+    predicted, kept = golden_predictions(reference, served)
     assert kept == list(range(tied, len(ROWS)))
     assert np.array_equal(predicted, served[kept])
 
@@ -104,14 +107,14 @@ def test_an_engine_exports_a_format_of_its_own(tmp_path):
 
     assert [path.name for path in folder.iterdir()] == ["weights.npy"]
     assert np.array_equal(served, fitted.predict(ROWS))
-    kept, rows = golden_predictions(folder / "checkpoint.tl", ROWS, served)
+    kept, rows = golden_predictions(export_format("npy").reference(folder, ROWS), served)
     assert np.array_equal(kept[:, 0], served)
     assert len(rows) == len(ROWS)
 
 
 def test_files_of_any_format_are_compared_with_the_model(tmp_path):
     fitted = Linear(error=0.1)
-    with pytest.raises(ServingError, match="differs from the model"):
+    with pytest.raises(ServingError, match="differs from the fitted model"):
         export_model(
             LinearEngine(), fitted, ROWS, fitted.predict(ROWS), ROWS[:0], tmp_path / "model", threads=1
         )
@@ -119,8 +122,8 @@ def test_files_of_any_format_are_compared_with_the_model(tmp_path):
 
 def test_triton_rejects_a_model_that_is_not_trees(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps({"format": "npy"}))
-    with pytest.raises(UserError, match="lab.iris has the format 'npy': Triton's FIL backend"):
-        check_size("lab.iris", tmp_path)
+    with pytest.raises(UserError, match="lab.iris has the format 'npy', which no installed package serves"):
+        check_size(tmp_path, "lab.iris")
 
 
 LABELS = ("no", "yes")
@@ -143,6 +146,7 @@ def run(request, tmp_path):
     model = import_model(grown(metric, x[:1500], target[:1500]))
     model.serialize(tmp_path / "checkpoint.tl")
     (tmp_path / "size.json").write_text(json.dumps(forest_size(model)))
+    (tmp_path / "model.json").write_text("{}")
     data = SimpleNamespace(
         train=x[:1500],
         train_target=target[:1500],
@@ -152,6 +156,7 @@ def run(request, tmp_path):
         labels=None if metric == "r2" else LABELS,
     )
     task = SimpleNamespace(
+        engine=SimpleNamespace(export_format="treelite"),
         model=CATALOGUE[f"random-forest-{'regressor' if metric == 'r2' else 'classifier'}"],
         direction="minimize" if metric == "log_loss" else "maximize",
         seed=0,
@@ -177,7 +182,7 @@ def test_a_depth_is_offered_that_loses_nothing_on_the_rows_held_out(run, monkeyp
     assert compute(metric, data.test_target, answers) == pytest.approx(enough["score"], abs=0.03)
     monkeypatch.setenv("DMLS_SERVING_CHECKPOINT_BYTES", "1000")
     with pytest.raises(UserError, match=f"at depth {depth} .* they lose nothing that can be measured"):
-        check_size("lab.iris", folder)
+        check_size(folder, "lab.iris")
 
 
 @pytest.mark.parametrize("run", ["accuracy"], indirect=True)

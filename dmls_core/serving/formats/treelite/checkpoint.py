@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import treelite
 from numpy.typing import NDArray
 
 from dmls_core.errors import ServingError
-from dmls_core.serving.formats.tolerance import model_tolerance, rows_that_differ
+from dmls_core.serving.formats.tolerance import model_tolerance
 from dmls_core.serving.formats.treelite.gtil import (
-    fastest_predictor,
+    as_served,
+    is_classifier,
     nvforest_predictor,
     predict_float32,
     predict_float64,
 )
-
-FloatArray = NDArray[np.floating[Any]]
 
 LESS_OR_EQUAL = 3
 """Treelite's code for the test ``value <= threshold``."""
@@ -28,9 +26,6 @@ CATEGORICAL = 2
 
 LESS = 2
 """Treelite's code for the test ``value < threshold``."""
-
-CLASSIFIERS = (0, 2)
-"""Treelite's codes for models of two classes and of several."""
 
 
 def snap_thresholds(model: treelite.Model) -> treelite.Model:
@@ -93,8 +88,7 @@ def predict(
     ``features``: (n_rows, n_features). The result is float32: probabilities of shape (n_rows, n_classes), two
     columns for two classes, or values of shape (n_rows,).
     """
-    found = predict_float32(model, features, threads=threads)
-    return _as_served(found, len(features), classifier=is_classifier(model))
+    return as_served(model, predict_float32(model, features, threads=threads))
 
 
 def tolerance(model: treelite.Model, features: NDArray[np.float32]) -> float:
@@ -111,44 +105,4 @@ def predict_as_fil(path: Path, features: NDArray[np.float32]) -> NDArray[np.floa
     predict_rows = nvforest_predictor(model := load(path))
     if predict_rows is None:
         return None
-    return _as_served(predict_rows(features), len(features), classifier=is_classifier(model))
-
-
-def predict_file(path: Path, features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Predict with the checkpoint ``path``, by nvForest if it can be used; shapes as in ``predict``."""
-    model = load(path)
-    return _as_served(fastest_predictor(model)(features), len(features), classifier=is_classifier(model))
-
-
-def _as_served(found: NDArray[Any], n_rows: int, *, classifier: bool) -> NDArray[np.float32]:
-    """Return answers in the shape in which they are served."""
-    found = found.reshape(n_rows, -1)
-    if found.shape[1] == 1:
-        found = np.concatenate([1 - found, found], axis=1) if classifier else found[:, 0]
-    return found.astype(np.float32)
-
-
-def is_classifier(model: treelite.Model) -> bool:
-    """Return whether a model returns probabilities rather than values."""
-    return int(model.get_header_accessor().get_field("task_type")[0]) in CLASSIFIERS
-
-
-def check_parity(expected: FloatArray, served: FloatArray, tolerance: float | None = None) -> None:
-    """Compare the engine's predictions with the checkpoint's for the same rows, both of the same shape.
-
-    ``tolerance`` is that of the model, by default that of a few trees. Where the probabilities of two classes
-    are within it, rounding decides which is higher, so either class is right.
-
-    Raises:
-        ServingError: they differ; the message names the first row.
-    """
-    if expected.shape != served.shape:
-        raise ServingError(f"the checkpoint returns shape {served.shape}, the model {expected.shape}")
-    both = (answers.reshape(len(answers), -1) for answers in (expected.astype(np.float32), served))
-    bad = rows_that_differ(*both, classification=expected.ndim > 1, tolerance=tolerance, ties=True)
-    if len(bad):
-        row = int(bad[0])
-        raise ServingError(
-            f"the checkpoint differs from the model in {len(bad)} of {len(expected)} rows; "
-            f"row {row}: expected {expected[row].tolist()}, got {served[row].tolist()}"
-        )
+    return as_served(model, predict_rows(features))

@@ -1,120 +1,29 @@
-"""Check a checkpoint before Triton loads it: a damaged one can crash or hang the whole server.
-
-The file must have the SHA-256 that ``model.json`` records. Then a child process with limits on time and
-memory reads it, and checks the structure of its trees and the numbers of features, classes and targets.
-"""
+"""Check the structure of a Treelite checkpoint before Triton loads it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dmls_core import sandbox
 from dmls_core.errors import DmlsError, ServingError
-from dmls_core.sandbox import Limits, SandboxError
-from dmls_core.serving.repository.files import sha256
-from dmls_core.serving.triton.model_config import CHECKPOINT_FILE
-
-MODEL_JSON = "model.json"
-HASH_KEY = "checkpoint_sha256"
-"""Key in ``model.json``; models of earlier releases do not have it."""
-
-_MEMORY, _MEMORY_PER_BYTE = 512 << 20, 4
-_SECONDS, _BYTES_PER_SECOND = 30.0, 10_000_000
-
-_NICE, _PATIENCE = 5, 3
-"""A lower priority than that of a Triton on the same machine, and so a longer time to wait."""
+from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.treelite.gtil import is_classifier
 
 _LEAF, _NUMERICAL, _CATEGORICAL = range(3)
 _COMPARISONS = range(1, 6)
 """Treelite's codes of node types and of comparisons."""
 
 
-def check_checkpoint(folder: Path, model: str) -> None:
-    """Check the checkpoint in a ``model/`` folder or in a version's folder; ``model`` names it in messages.
-
-    Raises:
-        ServingError: it is damaged, or not the model that ``model.json`` describes. The message names what
-            was found and what was expected.
-    """
-    about = check_model_json(read_model_json(folder, model), f"{MODEL_JSON} of {model}")
-    path = folder / CHECKPOINT_FILE
-    place = f"{CHECKPOINT_FILE} of {model}"
-    try:
-        digest, size = sha256(path), path.stat().st_size
-    except OSError as error:
-        raise ServingError(f"cannot read {place}: {error}") from error
-    recorded = about.get(HASH_KEY, digest)
-    if digest != recorded:
-        raise ServingError(
-            f"{place} is damaged: its SHA-256 is {digest}, {MODEL_JSON} records {recorded}; "
-            "train the model again"
-        )
-    seconds = _SECONDS + size / _BYTES_PER_SECOND
-    limits = Limits(
-        memory=_MEMORY + _MEMORY_PER_BYTE * size,
-        seconds=_PATIENCE * seconds,
-        cpu_seconds=int(seconds),
-        nice=_NICE,
-    )
-    try:
-        found = sandbox.run(inspect, str(path), limits=limits, file=path.name)
-    except (SandboxError, ServingError) as error:
-        raise ServingError(f"{place} is damaged; Triton did not load it: {error}") from error
-    expected = _expected(about, found)
-    if wrong := [name for name in expected if found[name] != expected[name]]:
-        pairs = "; ".join(f"{name}: found {found[name]}, expected {expected[name]}" for name in wrong)
-        raise ServingError(f"{place} is not the model that {MODEL_JSON} describes: {pairs}")
-
-
-def read_model_json(folder: Path, model: str) -> dict[str, Any]:
-    """Return a folder's ``model.json``; raise ServingError if it is missing or damaged."""
-    path = folder / MODEL_JSON
-    try:
-        about = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ServingError(f"cannot read {MODEL_JSON} of {model}: {error}") from error
-    except ValueError as error:
-        raise ServingError(f"{MODEL_JSON} of {model} is damaged: it is no JSON ({error})") from error
-    if not isinstance(about, dict):
-        raise ServingError(
-            f"{MODEL_JSON} of {model} is damaged: expected an object, found {type(about).__name__}"
-        )
-    return about
-
-
-def check_model_json(about: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return the content of ``model.json`` if a server can be configured by it, or raise ServingError."""
-    wanted = "expected task (classification or regression), and n_features and n_outputs above 0"
-    task, numbers = about.get("task"), [about.get(key) for key in ("n_features", "n_outputs")]
-    if task not in ("classification", "regression") or not all(type(n) is int and n > 0 for n in numbers):
-        raise ServingError(
-            f"{place} is damaged: found task {task!r}, n_features {numbers[0]!r}, n_outputs {numbers[1]!r}; "
-            f"{wanted}"
-        )
-    return about
-
-
-def _expected(about: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Return what ``inspect`` must find; boosted trees for two classes may have one output."""
-    classifier = about["task"] == "classification"
-    classes = about["n_outputs"] if classifier else 1
-    if classifier and classes == 2 and found["classes"] == 1:
-        classes = 1
-    return {"task": about["task"], "features": about["n_features"], "classes": classes}
-
-
-def inspect(path: str) -> dict[str, Any]:
-    """Return a checkpoint's task and its numbers of features and classes; runs in the sandbox.
+def inspect(path: Path) -> dict[str, Any]:
+    """Return a checkpoint's task and its numbers of features and classes.
 
     Raises:
         ServingError: it is not a Treelite checkpoint, or a part of it points outside of the model.
     """
     try:
-        return _inspect(Path(path))
+        return _inspect(path)
     except (DmlsError, MemoryError):
         raise
     except Exception as error:  # Treelite raises whatever its C++ code meets in a damaged file
@@ -122,8 +31,6 @@ def inspect(path: str) -> dict[str, Any]:
 
 
 def _inspect(path: Path) -> dict[str, Any]:
-    from dmls_core.serving.formats.treelite import checkpoint
-
     model = checkpoint.load(path)
     header: Any = model.get_header_accessor()
     classes = header.get_field("num_class").tolist()
@@ -133,10 +40,12 @@ def _inspect(path: Path) -> dict[str, Any]:
         if problem := _problem_of_tree(model.get_tree_accessor(number), model.num_feature, shape):
             raise ServingError(f"tree {number} {problem}")
     checkpoint.predict(model, np.zeros((1, model.num_feature), dtype=np.float32), threads=1)
+    classifier = is_classifier(model)
     return {
-        "task": "classification" if checkpoint.is_classifier(model) else "regression",
+        "task": "classification" if classifier else "regression",
         "features": model.num_feature,
-        "classes": classes[0],
+        # Boosted trees for two classes may have one output.
+        "classes": 2 if classifier and classes[0] == 1 else classes[0],
     }
 
 

@@ -1,19 +1,13 @@
-"""The size of a forest, the saving by a smaller depth, and the limit that guards the server's memory."""
+"""The size of a forest, and the saving by a smaller depth."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dmls_core.errors import ServingError, UserError, ValidationIssue
-from dmls_core.serving.formats.treelite.checkpoint_check import MODEL_JSON, read_model_json
-from dmls_core.serving.triton.model_config import CHECKPOINT_FILE
-from dmls_core.settings import ServingLimits
 
 if TYPE_CHECKING:
     import treelite
@@ -61,40 +55,13 @@ def visited_nodes(model: treelite.Model, rows: NDArray[np.float32]) -> float:
     return total
 
 
-def check_size(model: str, folder: Path) -> None:
-    """Reject a model (``model/`` folder of a run) that is too large to be loaded.
-
-    Raises:
-        UserError: it is not a Treelite model, or its checkpoint exceeds the limit; the message then
-            names a depth that would fit.
-        ServingError: there is no checkpoint, or ``model.json`` is damaged.
-    """
-    described = (folder / MODEL_JSON).is_file()
-    kind = read_model_json(folder, model).get("format", "treelite") if described else "treelite"
-    if kind != "treelite":
-        raise UserError(f"{model} has the format {kind!r}: Triton's FIL backend serves Treelite models only")
-    limit = ServingLimits.from_environment().checkpoint_bytes
-    try:
-        size = (folder / CHECKPOINT_FILE).stat().st_size
-    except OSError as error:
-        raise ServingError(f"cannot read the checkpoint of {model}: {error}") from error
-    if size <= limit:
-        return
-    path = folder / SIZE_FILE
-    trade = _trade(json.loads(path.read_bytes()), size, limit) if path.is_file() else ""
-    raise UserError(
-        ValidationIssue(
-            f"{model} is too large to be served; the served version stays",
-            found=f"a checkpoint of {size / _MEGA:,.0f} MB",
-            expected=f"at most {limit / _MEGA:,.0f} MB (DMLS_SERVING_CHECKPOINT_BYTES)",
-            hint=f"{trade}give max_depth or n_estimators a smaller max, or raise the limit: Triton holds the "
-            "model twice while it goes live",
-        )
-    )
-
-
-def _trade(about: Mapping[str, Any], size: int, limit: int) -> str:
+def size_hint(folder: Path, size: int, limit: int) -> str:
     """Return the model's size by depth, and a depth that fits, in words."""
+    advice = "give max_depth or n_estimators a smaller max, or "
+    path = folder / SIZE_FILE
+    if not path.is_file():
+        return advice
+    about = json.loads(path.read_bytes())
     nodes = about["nodes_to_depth"]
     depth = len(nodes) - 1
     fitting = [d for d, count in enumerate(nodes) if count / nodes[-1] * size <= limit]
@@ -105,4 +72,4 @@ def _trade(about: Mapping[str, Any], size: int, limit: int) -> str:
     if enough := about.get("enough"):
         saved = size * nodes[enough] / nodes[-1] / _MEGA
         text += f"at depth {enough} ({saved:,.0f} MB) they lose nothing that can be measured; "
-    return text
+    return text + advice

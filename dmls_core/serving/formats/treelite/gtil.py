@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,33 @@ import treelite
 from numpy.typing import ArrayLike, NDArray
 from treelite.core import _LIB, _check_call
 from treelite.gtil.gtil import GTILConfig
+
+CHECKPOINT_FILE = "checkpoint.tl"
+
+CLASSIFIERS = (0, 2)
+"""Treelite's codes for models of two classes and of several."""
+
+
+def load_model(folder: Path, *, threads: int = -1) -> Callable[[ArrayLike], NDArray[np.float32]]:
+    """Return a function that predicts rows (n_rows, n_features) with the checkpoint in a folder.
+
+    It returns probabilities of shape (n_rows, n_classes), or values of shape (n_rows,).
+    """
+    model = treelite.Model.deserialize(folder / CHECKPOINT_FILE)
+    predict = nvforest_predictor(model) or partial(predict_float32, model, threads=threads)
+    return lambda rows: as_served(model, predict(rows))
+
+
+def is_classifier(model: treelite.Model) -> bool:
+    """Return whether a model returns probabilities rather than values."""
+    return int(model.get_header_accessor().get_field("task_type")[0]) in CLASSIFIERS
+
+
+def as_served(model: treelite.Model, outputs: NDArray[Any]) -> NDArray[np.float32]:
+    """Return outputs, (n_rows, n_outputs), in the shape in which they are served."""
+    if outputs.shape[1] == 1:
+        outputs = np.concatenate([1 - outputs, outputs], axis=1) if is_classifier(model) else outputs[:, 0]
+    return outputs.astype(np.float32)
 
 
 def predict_float32(model: treelite.Model, rows: ArrayLike, *, threads: int = -1) -> NDArray[np.float32]:
@@ -36,11 +64,6 @@ def predict_float32(model: treelite.Model, rows: ArrayLike, *, threads: int = -1
 def predict_float64(model: treelite.Model, rows: ArrayLike, *, threads: int = -1) -> NDArray[np.float64]:
     """Predict like ``predict_float32``, but add the trees in float64: the reference for rounding errors."""
     return _predict(model, np.ascontiguousarray(rows, dtype=np.float64), threads)
-
-
-def fastest_predictor(model: treelite.Model) -> Callable[[ArrayLike], NDArray[np.float32]]:
-    """Return a function that predicts rows as ``predict_float32`` does: with nvForest if it can be used."""
-    return nvforest_predictor(model) or partial(predict_float32, model)
 
 
 def nvforest_predictor(model: treelite.Model) -> Callable[[ArrayLike], NDArray[np.float32]] | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dmls_core.errors import PlatformError, ServingError
 from dmls_core.serving.formats.tolerance import rows_that_differ
 from dmls_core.serving.formats.treelite import checkpoint
-from dmls_core.serving.triton.model_config import CHECKPOINT_FILE
+from dmls_core.serving.formats.treelite.gtil import CHECKPOINT_FILE, is_classifier
 
 if TYPE_CHECKING:
     import onnx
@@ -57,7 +57,7 @@ def write_onnx(folder: Path, path: Path, metadata: Mapping[str, str]) -> float:
             f"the ONNX export needs the package {error.name}: pip install 'dmls[onnx]'"
         ) from error
     model = checkpoint.load(folder / CHECKPOINT_FILE)
-    classifier = checkpoint.is_classifier(model)
+    classifier = is_classifier(model)
     onnx.save(to_onnx(model, metadata), path)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     golden = json.loads((folder / "golden.json").read_text("utf-8"))
@@ -99,7 +99,7 @@ def to_onnx(model: treelite.Model, metadata: Mapping[str, str]) -> onnx.ModelPro
     if base.any():
         sums = graph.add("Add", sums, graph.constant(base.astype(np.float32)))
     found = _postprocess(graph, sums, header)
-    if checkpoint.is_classifier(model) and n_outputs == 1:
+    if is_classifier(model) and n_outputs == 1:
         rest = graph.add("Sub", graph.constant(np.ones(1, np.float32)), found)
         found = graph.add("Concat", rest, found, axis=1)
         n_outputs = 2

@@ -216,7 +216,7 @@ def test_a_shared_process_that_ended_is_reported_and_a_server_that_is_down_is_no
             raise ServingError("Triton does not answer")
         return states[address]
 
-    monkeypatch.setattr("dmls_core.serving.repository.shared_files.process_runs", process_runs)
+    monkeypatch.setattr("dmls_core.serving.repository.shared_process.process_runs", process_runs)
 
     async def first() -> object:
         trigger = InterruptionTrigger(str(root), "", 0.05, "one,two,down", "a,b,c")

@@ -15,13 +15,13 @@ from dmls_core.airflow.jobs.job_tasks import JobRun
 from dmls_core.airflow.jobs.run_inputs import RunInputs
 from dmls_core.models import load_spec
 from dmls_core.tracking.decision import Candidate
-from dmls_core.tracking.registry import Champion
+from dmls_core.tracking.registry import RegisteredVersion
 
 SPEC = b"""model = "random-forest-classifier"
 [columns]
 target = "y"
 """
-CHAMPION = Champion(version=3, run_key="c" * 16)
+CHAMPION = RegisteredVersion(version=3, run_key="c" * 16)
 WIN: dict[str, Any] = {
     "metric": "accuracy",
     "champion_version": 3,
@@ -43,7 +43,7 @@ def evaluated(comparison: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"score": 0.9, "metric": "accuracy", "good_enough": True, "comparison": comparison}
 
 
-def table(comparison: dict[str, Any] | None, champion: Champion | None = CHAMPION) -> str:
+def table(comparison: dict[str, Any] | None, champion: RegisteredVersion | None = CHAMPION) -> str:
     found = evaluated(comparison)
     return comparison_table(found, Candidate("a" * 16, True, comparison), champion)
 

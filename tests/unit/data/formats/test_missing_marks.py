@@ -30,7 +30,7 @@ from dmls_core.intake.schema_inference import infer_file_schema
 from dmls_core.intake.schema_inference.draft import DATE
 from dmls_core.models import load_spec
 from dmls_core.serving.triton.model_config import table_config
-from dmls_core.serving.triton.shared_config import Slot, table_front
+from dmls_core.serving.triton.shared_process import Slot, table_front
 from dmls_core.serving.triton.tensors import table_tensors
 from dmls_core.spec import Columns
 from dmls_core.spec.data_table import Data

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dmls_core.errors import ServingError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.testing.engines import make_data
 
@@ -44,7 +45,7 @@ def exported(name: str, kind: str, folder: Path, **params: object):
 def test_unusual_settings_survive_the_export(name: str, params: dict, tmp_path: Path):
     data, fitted, loaded = exported(name, "multiclass-nan", tmp_path, **params)
 
-    checkpoint.check_parity(fitted.predict(data.x), checkpoint.predict(loaded, data.x))
+    check_parity(fitted.predict(data.x), checkpoint.predict(loaded, data.x))
 
 
 def thresholds(model: treelite.Model) -> list[np.ndarray]:
@@ -101,32 +102,32 @@ def test_snapping_changes_no_comparison(x: float, t: float):
 def test_parity_names_the_first_row_that_differs():
     own = np.array([[0.5, 0.5], [0.25, 0.75], [1, 0]])
     served = own.astype(np.float32)
-    checkpoint.check_parity(own, served)
+    check_parity(own, served)
     served[1] = [0.3, 0.7]
 
     with pytest.raises(ServingError, match=r"1 of 3 rows; row 1: expected \[0.25, 0.75\]"):
-        checkpoint.check_parity(own, served)
+        check_parity(own, served)
 
 
 def test_parity_is_that_of_a_few_trees_by_default():
     own = np.array([[0.25, 0.75]])
-    checkpoint.check_parity(own, own + np.array([[9e-7, -9e-7]]))
+    check_parity(own, own + np.array([[9e-7, -9e-7]]))
     with pytest.raises(ServingError, match="1 of 1 rows"):
-        checkpoint.check_parity(own, own + np.array([[1.5e-6, -1.5e-6]]))
+        check_parity(own, own + np.array([[1.5e-6, -1.5e-6]]))
 
 
 def test_rounding_may_choose_between_two_classes_that_tie():
     own = np.array([[0.5 + 2e-7, 0.5 - 2e-7]])
-    checkpoint.check_parity(own, own[:, ::-1])
+    check_parity(own, own[:, ::-1])
     own = np.array([[0.5 + 8e-7, 0.5 - 8e-7]])
     with pytest.raises(ServingError, match="1 of 1 rows"):
-        checkpoint.check_parity(own, own[:, ::-1])
+        check_parity(own, own[:, ::-1])
 
 
 @pytest.mark.parametrize("broken", [np.array([1.0, np.nan]), np.array([1.0]), np.array([1.0, 2.1])])
 def test_parity_refuses(broken: np.ndarray):
     with pytest.raises(ServingError):
-        checkpoint.check_parity(np.array([1.0, 2.0]), broken)
+        check_parity(np.array([1.0, 2.0]), broken)
 
 
 def test_what_is_no_checkpoint(tmp_path: Path):

@@ -10,6 +10,7 @@ from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import FittedEnsemble
 from dmls_core.models.engines.double_precision import as_double
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.serving.formats.treelite.gtil import nvforest_predictor
 from dmls_core.testing.engines import make_data
@@ -68,7 +69,7 @@ def test_models_of_several_families_are_one_checkpoint(kind: str, first: str, tm
     loaded = checkpoint.export(ensemble.to_treelite(), tmp_path / "checkpoint.tl")
     served = checkpoint.predict(loaded, x)
     assert np.abs(served - own).max() < 1e-6 * scale
-    checkpoint.check_parity(own, served)
+    check_parity(own, served)
     assert loaded.num_tree == sum(one.to_treelite().num_tree for _, one in members)
     if predict := nvforest_predictor(loaded):
         last, expected = (found.reshape(len(x), -1)[:, -1] for found in (predict(x), own))

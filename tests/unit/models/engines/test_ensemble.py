@@ -8,6 +8,7 @@ import pytest
 from dmls_core.models import CATALOGUE
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import FittedEnsemble
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.testing.engines import make_data
 
@@ -66,7 +67,7 @@ def test_the_checkpoint_predicts_the_weighted_mean_of_its_members(family, kind, 
     loaded = checkpoint.export(ensemble.to_treelite(), tmp_path / "checkpoint.tl")
     served = checkpoint.predict(loaded, data.x)
     assert np.abs(served - own).max() < 1e-6 * scale
-    checkpoint.check_parity(own, served)
+    check_parity(own, served)
     assert loaded.num_tree == sum(model.to_treelite().num_tree for model in fitted)
 
 

@@ -27,6 +27,7 @@ from dmls_core.search.forest.space import partition_space
 from dmls_core.search.forest.trees import prune_tree
 from dmls_core.search.optimize import search
 from dmls_core.search.task import SearchTask, Space, make_folds
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Choice
 from dmls_core.testing.engines import make_data
@@ -191,7 +192,7 @@ def test_a_forest_goes_all_the_way(name: str, kind: str, tmp_path):
     loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
 
     assert type(own) is np.ndarray
-    checkpoint.check_parity(own, checkpoint.predict(loaded, data.x))
+    check_parity(own, checkpoint.predict(loaded, data.x))
     assert fitted.importances().sum() == pytest.approx(1)
 
 

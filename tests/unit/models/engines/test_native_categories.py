@@ -14,6 +14,7 @@ from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines.cuml import CumlForestEngine
 from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.models.engines.xgboost import CudaXGBoostEngine
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 
 LEVELS = (3, 40, 700)
@@ -65,9 +66,7 @@ def test_the_checkpoint_predicts_as_the_library(family, classes, missing, tmp_pa
     trees = [exported.get_tree_accessor(number) for number in range(exported.num_tree)]
     assert any(tree.get_field("has_categorical_split")[0] for tree in trees)
     own = fitted.predict(features)
-    checkpoint.check_parity(
-        own, checkpoint.predict(exported, features), checkpoint.tolerance(exported, features)
-    )
+    check_parity(own, checkpoint.predict(exported, features), checkpoint.tolerance(exported, features))
 
 
 @pytest.mark.parametrize("classes", [0, 2, 3])

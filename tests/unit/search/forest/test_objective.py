@@ -17,6 +17,7 @@ from dmls_core.search.forest.objective import Configuration, ForestObjective
 from dmls_core.search.forest.space import partition_space
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
+from dmls_core.serving.formats.tolerance import check_parity
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.spec import Choice, Range
 from tests.unit.search.forest.conftest import CLASSIFIER, REGRESSOR, SPACE, make_task, search
@@ -104,7 +105,7 @@ def test_the_exported_model_predicts_alike(model, tmp_path):
     loaded = checkpoint.export(fitted.to_treelite(), tmp_path / "checkpoint.tl")
     served = checkpoint.predict(loaded, task.features)
 
-    checkpoint.check_parity(own, served)
+    check_parity(own, served)
 
 
 @pytest.mark.parametrize(

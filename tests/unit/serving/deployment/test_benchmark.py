@@ -131,6 +131,6 @@ def test_a_repeated_step_keeps_the_choice(deployment, repository, triton, tmp_pa
 
 def test_choices_of_removed_versions_are_removed(repository):
     for version in (1, 2, 3):
-        write_scaling_choice(repository.store, NAME, version, ScalingChoice(TWO), known=(2, 3))
+        write_scaling_choice(repository.store, NAME, version, ScalingChoice(TWO), versions=(2, 3))
     assert read_scaling_choice(repository.store, NAME, 1) == ScalingChoice()
     assert read_scaling_choice(repository.store, NAME, 2) == ScalingChoice(TWO)

@@ -52,7 +52,9 @@ def test_a_table_endpoint_is_loaded_again_only_if_its_columns_or_its_code_change
     assert triton.served == {NAME: 3, table: 3}
     deployment.rollback(2)
     assert triton.served == {NAME: 2, table: 2}
-    monkeypatch.setattr("dmls_core.serving.repository.table_files.table_code", lambda: {"model.py": "pass"})
+    monkeypatch.setattr(
+        "dmls_core.serving.repository.table_endpoints.table_code", lambda _: {"model.py": "pass"}
+    )
     deployment.deploy(toy_model_folder(tmp_path / "d", checkpoint=b"treed"))
     assert triton.served == {NAME: 4, table: 4}
 

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from dmls_core.errors import PlatformError, ServingError
+from dmls_core.serving.deployment.acceptance import check_version
 from dmls_core.serving.deployment.reconcile import reconcile
 from dmls_core.serving.deployment.signature import SIGNATURE_FILE, problem, public_keys, sign
 from dmls_core.serving.deployment.signed_models import check_signature, sign_model, sign_versions
@@ -147,7 +148,7 @@ def test_a_wrong_key_is_an_error_that_names_its_variable(tmp_path, monkeypatch):
     )
     for key in ("no key", private, odd):
         monkeypatch.setenv("DMLS_SIGNING_KEY", key)
-        with pytest.raises(PlatformError, match="^DMLS_SIGNING_KEY: it is no private key") as caught:
+        with pytest.raises(PlatformError, match="^DMLS_SIGNING_KEY: it is not a private key") as caught:
             sign_model(folder, NAME)
         assert key not in str(caught.value)
     for key in ("no key", public, public.replace("MC", "AA")):
@@ -240,7 +241,7 @@ def test_the_same_files_signed_again_are_the_same_version(signing, deployment, r
     assert deployment.deploy(folder).version == 1
     sign_model(folder, NAME)
     assert deployment.deploy(folder).version == 1
-    assert deployment.check_version(1) is None
+    check_version(repository, NAME, 1)
 
 
 def test_mlflow_loads_a_signed_model_and_no_other(signing, tmp_path):

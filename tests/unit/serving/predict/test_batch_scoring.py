@@ -15,7 +15,7 @@ from dmls_core.serving.predict.batch_scoring import FileScoring, find_unscored, 
 from dmls_core.serving.predict.scoring_record import read_record
 from dmls_core.store import open_store
 from tests.support.model_folder import LABELS, toy_model_folder
-from tests.unit.serving.predict.test_batch_prediction import NAME, Sums
+from tests.unit.serving.predict.test_predictor import NAME, Sums
 
 JOB = ("lab", "iris")
 

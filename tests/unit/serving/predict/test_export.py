@@ -91,8 +91,8 @@ def test_names_fit_kubernetes(model, name):
     ("target", "uri", "message"),
     [
         ("kserve", "", "the target kserve needs --uri"),
-        ("triton", "/tmp/models", "'/tmp/models' is no place for a repository"),
-        ("triton", "s3://a b", "'s3://a b' is no place for a repository"),
+        ("triton", "/tmp/models", "'/tmp/models' is not a repository URL"),
+        ("triton", "s3://a b", "'s3://a b' is not a repository URL"),
         ("onnx", URI, "an ONNX file has no --uri"),
     ],
 )

@@ -9,11 +9,11 @@ import pytest
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving import choose_scaling
-from dmls_core.serving.formats.treelite.fil_backend import backend_of
 from dmls_core.serving.repository.options import Canary, ServingOptions
 from dmls_core.serving.repository.repository import Repository
+from dmls_core.serving.triton.backends import backend_of
 from dmls_core.serving.triton.model_config import configured_versions
-from dmls_core.serving.triton.shared_config import COLUMNS, HIGH, LOW, Slot, fits, shared_config, table_front
+from dmls_core.serving.triton.shared_process import COLUMNS, HIGH, LOW, Slot, fits, shared_config, table_front
 from dmls_core.serving.triton.startup import models_to_load
 from tests.support.model_folder import toy_model_folder
 from tests.unit.serving.conftest import NAME
@@ -124,8 +124,8 @@ def test_a_removed_version_loses_its_slot_and_a_new_one_under_its_number_gets_it
 def test_versions_of_one_low_number_have_different_slots_until_none_is_free(
     repository, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("dmls_core.serving.repository.shared_files.LOW", 1)
-    monkeypatch.setattr("dmls_core.serving.repository.shared_files.HIGH", 2)
+    monkeypatch.setattr("dmls_core.serving.repository.shared_process.LOW", 1)
+    monkeypatch.setattr("dmls_core.serving.repository.shared_process.HIGH", 2)
     folder = toy_model_folder(tmp_path / "a")
     for name in ("lab.a", "lab.b", "lab.c"):
         with repository.lock(name):

@@ -11,6 +11,7 @@ from dmls_core.errors import StoreError
 from dmls_core.serving import Repository
 from dmls_core.serving.repository import locks
 from dmls_core.serving.repository.locks import BusyError, LostError, lease
+from dmls_core.serving.repository.object_store import ObjectStoreFiles
 from dmls_core.store import open_store
 from tests.support.model_folder import toy_model_folder
 
@@ -89,15 +90,14 @@ def test_a_renewal_whose_answer_was_lost_keeps_the_lease(store):
 
 
 def test_a_publisher_without_its_lease_changes_nothing(tmp_path, monkeypatch):
-    repository = Repository(str(tmp_path / "models"))
     # A folder's lock cannot be lost: here it is treated as S3 is.
-    monkeypatch.setattr("dmls_core.serving.repository.repository.file_lock", None)
-    monkeypatch.setattr("dmls_core.serving.repository.repository.LocalStore", type(None))
+    monkeypatch.setattr("dmls_core.serving.repository.repository.FolderFiles", ObjectStoreFiles)
+    repository = Repository(str(tmp_path / "models"))
     with repository.lock(NAME):
         version = repository.add(NAME, toy_model_folder(tmp_path / "a"))
         repository.serve(NAME, version)
         repository.store.put(KEY, json.dumps({"id": "other", "holder": "x", "until": 2**40}).encode())
-        wait_for(lambda: lost(repository._leases[NAME]))
+        wait_for(lambda: lost(repository._files._leases[NAME]))
         for step in (
             lambda: repository.serve(NAME, None),
             lambda: repository.confirm(NAME, version),

@@ -22,10 +22,11 @@ def test_a_version_holds_the_models_files_and_their_checksums(repository, tmp_pa
     folder = toy_model_folder(tmp_path / "run")
     assert add(repository, folder) == 1
     version = repository.root / NAME / "1"
-    assert sorted(path.name for path in version.iterdir()) == sorted([*MODEL_FILES, "dmls.json"])
-    for file in MODEL_FILES:
+    files = {"checkpoint.tl", *MODEL_FILES}
+    assert {path.name for path in version.iterdir()} == files | {"dmls.json"}
+    for file in files:
         assert (version / file).read_bytes() == (folder / file).read_bytes()
-    assert set(repository.read(NAME, 1, "dmls.json")["sha256"]) == set(MODEL_FILES)
+    assert set(repository.read(NAME, 1, "dmls.json")["sha256"]) == files
 
 
 def test_the_same_content_is_the_same_version_and_other_content_the_next(repository, tmp_path):
@@ -56,6 +57,14 @@ def test_an_incomplete_copy_is_not_a_version(repository, tmp_path):
     folder = toy_model_folder(tmp_path / "run")
     assert add(repository, folder) == 1
     assert (half / "checkpoint.tl").read_bytes() == (folder / "checkpoint.tl").read_bytes()
+
+
+def test_code_of_a_trainer_does_not_reach_triton(repository, tmp_path):
+    folder = toy_model_folder(tmp_path / "run")
+    (folder / "numpy.py").write_text("raise SystemExit")
+    with pytest.raises(ServingError, match=r"lab\.iris holds code, which Triton might import: numpy\.py"):
+        add(repository, folder)
+    assert repository.versions(NAME) == ()
 
 
 def test_a_damaged_copy_is_an_error(repository, tmp_path, monkeypatch):

@@ -60,7 +60,7 @@ def test_a_name_stands_for_all_its_servers_in_the_same_order(monkeypatch):
 
 @pytest.mark.parametrize("address", ["dns:triton", "dns::8000", "dns:triton:http"])
 def test_a_name_without_its_port_is_an_error(address):
-    with pytest.raises(PlatformError, match=r"is no address: expected dns:NAME:PORT"):
+    with pytest.raises(PlatformError, match=r"is not an address: expected dns:NAME:PORT"):
         split_addresses(address)
 
 

@@ -11,10 +11,10 @@ from tritonclient.grpc import model_config_pb2
 
 from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, NumberFeature, Target
 from dmls_core.errors import ServingError
+from dmls_core.serving.formats.treelite.serving_format import TreeliteFormat
 from dmls_core.serving.triton.model_config import (
     ModelShape,
     configured_versions,
-    fil_config,
     matrices,
     table_code,
     table_config,
@@ -35,7 +35,7 @@ names = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}", ful
 )
 def test_triton_parses_the_forest_configuration(name, features, outputs, classifier, versions, kind):
     shape = ModelShape(features, outputs if classifier else 1, classifier)
-    text = fil_config(name, shape, versions=versions, kind=kind)
+    text = TreeliteFormat().config(name, shape, versions=versions, kind=kind)
     config = text_format.Parse(text, model_config_pb2.ModelConfig())
     assert (config.name, config.backend) == (name, "fil")
     assert config.max_batch_size > 1
@@ -76,7 +76,7 @@ def test_triton_parses_the_forest_configuration(name, features, outputs, classif
 def test_only_model_names_reach_a_configuration(name):
     allowed = text_format.Parse
     try:
-        text = fil_config(name, ModelShape(2, 2, classifier=True), versions=[1])
+        text = TreeliteFormat().config(name, ModelShape(2, 2, classifier=True), versions=[1])
     except ServingError:
         return
     assert allowed(text, model_config_pb2.ModelConfig()).name == name
@@ -99,13 +99,13 @@ def test_only_model_names_reach_a_configuration(name):
 )
 def test_names_that_could_leave_their_folder_are_rejected(name):
     with pytest.raises(ServingError, match="not a model name"):
-        fil_config(name, ModelShape(2, 2, classifier=True), versions=[1])
+        TreeliteFormat().config(name, ModelShape(2, 2, classifier=True), versions=[1])
 
 
 @pytest.mark.parametrize("versions", [[], [0], [1, -1]])
 def test_versions_count_from_one(versions):
     with pytest.raises(ServingError, match="versions count from 1"):
-        fil_config("lab.iris", ModelShape(2, 2, classifier=True), versions=versions)
+        TreeliteFormat().config("lab.iris", ModelShape(2, 2, classifier=True), versions=versions)
 
 
 @pytest.mark.parametrize(("features", "outputs", "classifier"), [(0, 2, True), (2, 1, True), (2, 0, False)])
@@ -233,5 +233,5 @@ def test_dates_have_a_matrix_of_their_own():
 
 def test_the_code_of_a_table_endpoint_is_complete():
     own = {path.name for path in (ROOT / "dmls_core/serving/endpoint").glob("*.py")}
-    own -= {"__init__.py", "shared_model.py"}
-    assert set(table_code()) == own | {"encoder.py", "moments.py", "__pycache__"}
+    own -= {"__init__.py", "shared_process.py"}
+    assert set(table_code({})) == own | {"encoder.py", "moments.py", "__pycache__"}

@@ -14,7 +14,7 @@ import pytest
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.data.encoder import DateFeature, NumberFeature
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.serving.predict import batch_prediction
+from dmls_core.serving.predict import predictor
 from dmls_core.serving.triton import placement
 from dmls_core.testing.stores import run_coroutine
 from dmls_core.web.services import predictions
@@ -28,10 +28,8 @@ def predict(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Callable[[Callable[[Te
     settings = AirflowSettings(root=str(tmp_path), triton_repository=str(tmp_path), runner="process")
     monkeypatch.setattr(predictions, "airflow_settings", lambda: settings)
     monkeypatch.setattr(placement, "triton_servers", lambda *_: nullcontext([None]))
-    monkeypatch.setattr(batch_prediction, "Predictor", lambda *_: None)
-    return lambda write: monkeypatch.setattr(
-        batch_prediction, "predict_file", lambda _, __, target: write(target)
-    )
+    monkeypatch.setattr(predictor, "Predictor", lambda *_: None)
+    return lambda write: monkeypatch.setattr(predictor, "predict_file", lambda _, __, target: write(target))
 
 
 async def body() -> AsyncIterator[bytes]:
@@ -101,7 +99,7 @@ def test_a_file_is_read_as_the_spec_of_the_job_says(predict, monkeypatch):
         target.write(LINE)
 
     predict(lambda target: target.close())
-    monkeypatch.setattr(batch_prediction, "predict_file", show)
+    monkeypatch.setattr(predictor, "predict_file", show)
     monkeypatch.setattr(predictions, "read_notation", lambda *_: {"delimiter": ";", "decimal": ","})
 
     async def semicolons(content: bytes) -> AsyncIterator[bytes]:

@@ -11,8 +11,8 @@ from treelite.sklearn import import_model
 from dmls_core import sandbox
 from dmls_core.errors import ServingError
 from dmls_core.sandbox import Limits, SandboxError, Worker
+from dmls_core.serving.formats.model_check import check_model, inspect_model
 from dmls_core.serving.formats.treelite import checkpoint
-from dmls_core.serving.formats.treelite.checkpoint_check import check_checkpoint, inspect
 from tests.support.damage import damaged
 from tests.support.trained_run import record_checkpoint, trained_run
 
@@ -40,7 +40,7 @@ def in_this_process(monkeypatch):
 
 
 def test_a_model_as_the_trainer_wrote_it_passes(folder):
-    check_checkpoint(folder, "lab.parts")
+    check_model(folder, "lab.parts")
 
 
 def test_a_changed_byte_is_found_by_the_hash(folder):
@@ -51,14 +51,14 @@ def test_a_changed_byte_is_found_by_the_hash(folder):
     with pytest.raises(
         ServingError, match=r"checkpoint\.tl of lab\.parts is damaged: its SHA-256 is \w+, model"
     ):
-        check_checkpoint(folder, "lab.parts")
+        check_model(folder, "lab.parts")
 
 
 def test_a_file_that_never_was_a_checkpoint_is_found_in_the_child_process(folder):
     (folder / "checkpoint.tl").write_bytes((folder / "checkpoint.tl").read_bytes()[:300])
     record_checkpoint(folder)
     with pytest.raises(ServingError, match=r"is damaged; Triton did not load it: "):
-        check_checkpoint(folder, "lab.parts")
+        check_model(folder, "lab.parts")
 
 
 @pytest.mark.parametrize(
@@ -76,21 +76,21 @@ def test_a_file_that_never_was_a_checkpoint_is_found_in_the_child_process(folder
 def test_another_model_than_described(folder, changes, message):
     describe(folder, **changes)
     with pytest.raises(ServingError, match=message):
-        check_checkpoint(folder, "lab.parts")
+        check_model(folder, "lab.parts")
 
 
 @pytest.mark.usefixtures("in_this_process")
 def test_a_model_of_an_earlier_release_has_no_hash(folder):
     about = json.loads((folder / "model.json").read_text())
-    del about["checkpoint_sha256"]
+    del about["sha256"]
     (folder / "model.json").write_text(json.dumps(about))
-    check_checkpoint(folder, "lab.parts")
+    check_model(folder, "lab.parts")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "it is no JSON"),
+        ("{", "it is not JSON"),
         ("[]", "expected an object, found list"),
         ("{}", "found task None, n_features None, n_outputs None; expected task"),
         ('{"task": "regression", "n_features": true, "n_outputs": 1}', "n_features True"),
@@ -99,16 +99,16 @@ def test_a_model_of_an_earlier_release_has_no_hash(folder):
 def test_a_damaged_model_json_is_named(folder, text, message):
     (folder / "model.json").write_text(text)
     with pytest.raises(ServingError, match=rf"model\.json of lab\.parts is damaged: .*{message}"):
-        check_checkpoint(folder, "lab.parts")
+        check_model(folder, "lab.parts")
 
 
 def test_missing_files_are_named(folder):
     (folder / "checkpoint.tl").unlink()
     with pytest.raises(ServingError, match=r"cannot read checkpoint\.tl of lab\.parts"):
-        check_checkpoint(folder, "lab.parts")
+        check_model(folder, "lab.parts")
     (folder / "model.json").unlink()
     with pytest.raises(ServingError, match=r"cannot read model\.json of lab\.parts"):
-        check_checkpoint(folder, "lab.parts")
+        check_model(folder, "lab.parts")
 
 
 def boosted(kind):
@@ -132,8 +132,8 @@ def boosted(kind):
 @pytest.mark.parametrize("kind", ["xgboost two", "xgboost three", "lightgbm three", "lightgbm categorical"])
 def test_boosted_trees_pass(tmp_path, kind):
     boosted(kind).serialize(tmp_path / "checkpoint.tl")
-    classes = 3 if "three" in kind else 1
-    assert inspect(str(tmp_path / "checkpoint.tl")) == {
+    classes = 3 if "three" in kind else 2
+    assert inspect_model("treelite", str(tmp_path)) == {
         "task": "classification",
         "features": 3,
         "classes": classes,
@@ -151,7 +151,7 @@ def test_a_vector_at_a_leaf_with_one_value_is_found(tmp_path, field, value):
     tree.set_field(field, values)
     model.serialize(tmp_path / "checkpoint.tl")
     with pytest.raises(ServingError, match="tree 2 has a leaf_vector"):
-        inspect(str(tmp_path / "checkpoint.tl"))
+        inspect_model("treelite", str(tmp_path))
 
 
 def test_two_targets_are_found(tmp_path):
@@ -161,7 +161,7 @@ def test_two_targets_are_found(tmp_path):
     forest = RandomForestRegressor(3).fit(rng.normal(size=(50, 3)), rng.normal(size=(50, 2)))
     import_model(forest).serialize(tmp_path / "checkpoint.tl")
     with pytest.raises(ServingError, match=r"targets: found 2, expected 1"):
-        inspect(str(tmp_path / "checkpoint.tl"))
+        inspect_model("treelite", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_part_that_points_outside_is_found(trained, tmp_path, field, position,
     tree.set_field(field, values)
     model.serialize(tmp_path / "checkpoint.tl")
     with pytest.raises(ServingError, match=f"tree 4 {problem}"):
-        inspect(str(tmp_path / "checkpoint.tl"))
+        inspect_model("treelite", str(tmp_path))
 
 
 @pytest.mark.parametrize("files", [8, pytest.param(80, marks=pytest.mark.nightly("each may end a child"))])
@@ -197,7 +197,7 @@ def test_damage_never_ends_the_caller(trained, tmp_path, files):
             kind, changed = damaged(content, number)
             path.write_bytes(changed)
             try:
-                worker.call(inspect, str(path))
+                worker.call(inspect_model, "treelite", str(path.parent))
                 outcomes.add("whole")
             except (ServingError, SandboxError):
                 outcomes.add(f"{kind} refused")

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS, backend_of
+from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS
+from dmls_core.serving.triton.backends import backend_of
 from tests.support.model_folder import toy_model_folder
 
 

@@ -9,7 +9,8 @@ from sklearn.ensemble import RandomForestClassifier
 from treelite.sklearn import import_model
 
 from dmls_core.errors import ServingError, UserError
-from dmls_core.serving.formats.treelite.forest_size import check_size, forest_size
+from dmls_core.serving.formats.model_check import check_size
+from dmls_core.serving.formats.treelite.forest_size import forest_size
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,7 @@ def folder(forest, tmp_path):
     model = import_model(forest)
     model.serialize(tmp_path / "checkpoint.tl")
     (tmp_path / "size.json").write_text(json.dumps(forest_size(model)))
+    (tmp_path / "model.json").write_text("{}")  # as those of the first releases, it names no format
     return tmp_path
 
 
@@ -37,14 +39,14 @@ def test_nodes_are_counted_by_depth(forest, folder):
 
 
 def test_a_forest_within_the_limit_passes(folder):
-    check_size("lab.iris", folder)
+    check_size(folder, "lab.iris")
 
 
 def test_a_larger_forest_is_rejected_with_a_depth_that_fits(forest, folder, monkeypatch):
     size = (folder / "checkpoint.tl").stat().st_size
     monkeypatch.setenv("DMLS_SERVING_CHECKPOINT_BYTES", str(size // 2))
     with pytest.raises(UserError) as error:
-        check_size("lab.iris", folder)
+        check_size(folder, "lab.iris")
     text = str(error.value)
     nodes = json.loads((folder / "size.json").read_text())["nodes_to_depth"]
     depth = max(d for d, count in enumerate(nodes) if count <= nodes[-1] / 2)
@@ -64,9 +66,10 @@ def test_the_limit_applies_without_size_json(folder, monkeypatch):
     (folder / "size.json").unlink()
     monkeypatch.setenv("DMLS_SERVING_CHECKPOINT_BYTES", "1000")
     with pytest.raises(UserError, match="give max_depth or n_estimators a smaller max"):
-        check_size("lab.iris", folder)
+        check_size(folder, "lab.iris")
 
 
 def test_a_run_without_a_checkpoint_is_rejected(tmp_path):
-    with pytest.raises(ServingError, match="cannot read the checkpoint"):
-        check_size("lab.iris", tmp_path)
+    (tmp_path / "model.json").write_text("{}")
+    with pytest.raises(ServingError, match="cannot read the files of lab.iris"):
+        check_size(tmp_path, "lab.iris")

@@ -12,6 +12,8 @@ from typing import Any
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import ObjectMissingError
+from dmls_core.serving.formats.base import format_of, in_process_code
+from dmls_core.serving.formats.model_check import MODEL_JSON
 from dmls_core.serving.repository.files import RepositoryFiles
 from dmls_core.serving.repository.options import ServingOptions
 from dmls_core.serving.triton.model_config import (
@@ -24,12 +26,11 @@ from dmls_core.serving.triton.model_config import (
     table_name,
 )
 from dmls_core.store import Store
-from dmls_core.store.local import LocalStore
 
 ENCODER = "encoder.json"
 
 
-class TableFiles:
+class TableEndpoints:
     """The table endpoints in the store of a model repository."""
 
     def __init__(
@@ -46,7 +47,7 @@ class TableFiles:
             self.add_encoder(name, version)
         if self.fits(name, versions, options, scaling):
             return
-        for file, content in table_code().items():
+        for file, content in self._code(name, versions).items():
             self._files.replace(f"{table_name(name)}/{versions[0]}/{file}", content)
         config = self._config(name, versions, versions[0], options, scaling)
         self._files.replace(f"{table_name(name)}/{CONFIG_FILE}", config)
@@ -57,9 +58,9 @@ class TableFiles:
         In S3 it cannot: Triton copies a model when it loads it, so the process would not find them.
         """
         folder = self.folder(name)
-        if folder is None or not isinstance(self._store, LocalStore):
+        if folder is None or not self._files.in_place:
             return False
-        files = {f"{folder}/{file}": content for file, content in table_code().items()}
+        files = {f"{folder}/{file}": content for file, content in self._code(name, versions).items()}
         files[CONFIG_FILE] = self._config(name, versions, folder, options, scaling)
         try:
             return all(
@@ -83,6 +84,11 @@ class TableFiles:
         if self._store.head(key) is None:
             encoder = self._read(name.removesuffix(CANDIDATE), version, ENCODER)
             self._store.put(key, json.dumps(encoder, ensure_ascii=False, allow_nan=False).encode())
+
+    def _code(self, name: str, versions: Sequence[int]) -> dict[str, str]:
+        model = name.removesuffix(CANDIDATE)
+        formats = [format_of(self._read(model, version, MODEL_JSON), model) for version in versions]
+        return table_code(in_process_code(formats))
 
     def _config(
         self, name: str, versions: Sequence[int], folder: int, options: ServingOptions, scaling: Scaling

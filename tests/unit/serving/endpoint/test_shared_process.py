@@ -16,7 +16,7 @@ import pytest
 from dmls_core.data.encoder import Encoder
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.serving.repository.repository import Repository
-from dmls_core.serving.triton.shared_config import HUNG_SECONDS, MEMORY_BYTES, SHARED
+from dmls_core.serving.triton.shared_process import HUNG_SECONDS, MEMORY_BYTES, SHARED
 from dmls_core.serving.triton.tensors import table_tensors
 from tests.support.trained_run import trained_run, user_rows
 
@@ -83,7 +83,7 @@ def code(models: Repository) -> Iterator[Any]:
     sys.modules["triton_python_backend_utils"] = played
     sys.path.insert(0, str(folder))
     try:
-        spec = importlib.util.spec_from_file_location("shared_model", folder / "model.py")
+        spec = importlib.util.spec_from_file_location("shared_process", folder / "model.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         yield module
@@ -254,7 +254,7 @@ def test_a_record_that_names_a_path_is_refused(start, models, model):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "63.json").write_text(json.dumps({"model": model, "version": 1, "sha256": {}}))
     (answer,) = start().execute([Request({"input_63": np.zeros((1, 3), np.float32)}, ["output_1023"])])
-    assert "63.json is no record of a model" in answer.error
+    assert "63.json is not a record of a model" in answer.error
     (folder / "63.json").unlink()
 
 

@@ -51,7 +51,7 @@ REQUEST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class TableSignature:
     """Inputs and outputs of a table endpoint.
 
     Attributes:
@@ -180,20 +180,20 @@ class ServedModel:
             ServingError: Triton does not answer, or fails.
         """
         for _ in range(ROUNDS):
-            known, address = self._signature, self._address
+            signature, address = self._signature, self._address
             try:
-                wanted = list(known.columns.values())
-                parts = self._ask(read_columns(frame, known.kinds, wanted, known.marks))
+                columns = list(signature.columns.values())
+                parts = self._ask(read_columns(frame, signature.kinds, columns, signature.marks))
             except (DataError, NotFoundError, ServingError):
                 self._signature = self._read_signature()
-                if (self._signature, self._address) == (known, address):
+                if (self._signature, self._address) == (signature, address):
                     raise
                 continue  # another version went live meanwhile, with other columns, or another server answers
-            versions = {int(v) for part in parts for v in part[VERSION]} or {next(iter(known.columns))}
-            if len(versions) == 1 and all(part[FOLDER] == known.folder for part in parts):
-                version = versions.pop() if ANY not in known.labels else ANY
-                if version in known.labels:
-                    return like(frame, _added(parts, known.labels[version]))
+            versions = {int(v) for part in parts for v in part[VERSION]} or {next(iter(signature.columns))}
+            if len(versions) == 1 and all(part[FOLDER] == signature.folder for part in parts):
+                version = versions.pop() if ANY not in signature.labels else ANY
+                if version in signature.labels:
+                    return like(frame, _added(parts, signature.labels[version]))
             self._signature = self._read_signature()
         raise ServingError(f"{self.model} changed its version {ROUNDS} times during the request: try again")
 
@@ -239,7 +239,7 @@ class ServedModel:
             tensor.set_data_from_numpy(values)
         return send()
 
-    def _read_signature(self) -> Signature:
+    def _read_signature(self) -> TableSignature:
         """Read it from the first server that serves the model, and stay with this server."""
         for _ in range(len(self._addresses) - 1):
             try:
@@ -250,7 +250,7 @@ class ServedModel:
                 self._open()
         return self._read_signature_here()
 
-    def _read_signature_here(self) -> Signature:
+    def _read_signature_here(self) -> TableSignature:
         with self._answering():
             answer = self._client.get_model_config(self._endpoint, as_json=True, client_timeout=self._timeout)
         config = answer["config"]
@@ -258,7 +258,7 @@ class ServedModel:
         versions, matrices = json.loads(parameters["versions"]), json.loads(parameters.get("matrices", "{}"))
         labels = {about.get("version", ANY): about["labels"] for about in versions}
         (folder,) = config["version_policy"]["specific"]["versions"]
-        return Signature(
+        return TableSignature(
             folder=int(folder),
             kinds={t["name"]: t["data_type"] for t in config["input"] if t["name"] not in matrices},
             matrices={name: tuple(columns) for name, columns in matrices.items()},

@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from dmls_core.serving.endpoint import own_forest
-from dmls_core.serving.endpoint.own_forest import LARGEST_ROWS, PROOF_ROWS, open_forest
-from dmls_core.serving.formats.treelite import checkpoint
+from dmls_core.serving.formats.treelite import checkpoint, in_process
+from dmls_core.serving.formats.treelite.in_process import LARGEST_ROWS, PROOF_ROWS, open_model
 from tests.support.trained_run import trained_run
 
 
@@ -31,7 +30,7 @@ def golden_of(folder):
 def test_it_predicts_as_the_forest_in_triton_bit_for_bit(runs, kind):
     folder = runs / kind / "model"
     rows, expected = golden_of(folder)
-    own = open_forest(folder / "checkpoint.tl", 3)
+    own = open_model(folder, 3)
     for start, stop in ((0, 1), (1, 33), (0, 90)):
         part = np.ascontiguousarray(rows[start:stop])
         assert np.array_equal(own.predict(part, expected.shape[1]), expected[start:stop])
@@ -47,14 +46,14 @@ def test_the_probability_of_the_second_class_alone_is_completed(tmp_path):
     served = checkpoint.export(
         treelite.frontend.from_xgboost(model.get_booster()), tmp_path / "checkpoint.tl"
     )
-    own = open_forest(tmp_path / "checkpoint.tl", 3)
+    own = open_model(tmp_path, 3)
     assert np.array_equal(own.predict(rows, 2), checkpoint.predict(served, rows))
 
 
 def test_it_answers_few_rows_once_it_has_agreed_with_triton(runs):
     folder = runs / "classes" / "model"
     rows, expected = golden_of(folder)
-    own = open_forest(folder / "checkpoint.tl", 3)
+    own = open_model(folder, 3)
     assert own.agrees(rows[: PROOF_ROWS - 1], expected[: PROOF_ROWS - 1])
     assert not own.answers(1)
     assert own.agrees(rows[:8], expected[:8])
@@ -67,19 +66,19 @@ def test_it_answers_few_rows_once_it_has_agreed_with_triton(runs):
 def test_a_last_bit_is_a_difference(runs):
     folder = runs / "classes" / "model"
     rows, expected = golden_of(folder)
-    own = open_forest(folder / "checkpoint.tl", 3)
+    own = open_model(folder, 3)
     expected[7, 0] = np.nextafter(expected[7, 0], np.float32(2))
     assert not own.agrees(rows, expected)
 
 
 def test_what_cannot_be_read_is_left_to_triton(runs, tmp_path, monkeypatch):
     path = runs / "classes" / "model" / "checkpoint.tl"
-    assert open_forest(tmp_path / "checkpoint.tl", 3) is None, "the repository is in S3"
-    assert open_forest(path, 4) is None
+    assert open_model(tmp_path, 3) is None, "the repository is in S3"
+    assert open_model(path.parent, 4) is None
     (tmp_path / "checkpoint.tl").write_bytes(b"no forest")
-    assert open_forest(tmp_path / "checkpoint.tl", 3) is None
+    assert open_model(tmp_path, 3) is None
     with monkeypatch.context() as patch:
-        patch.setattr(own_forest, "LARGEST_FILE", path.stat().st_size - 1)
-        assert open_forest(path, 3) is None
-    monkeypatch.setattr(own_forest.importlib.util, "find_spec", lambda _: None)
-    assert open_forest(path, 3) is None
+        patch.setattr(in_process, "LARGEST_FILE", path.stat().st_size - 1)
+        assert open_model(path.parent, 3) is None
+    monkeypatch.setattr(in_process.importlib.util, "find_spec", lambda _: None)
+    assert open_model(path.parent, 3) is None

@@ -9,13 +9,14 @@ for each number.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
 from dmls_core.data.encoder import Encoder, NumberFeature
 from dmls_core.serving.triton.model_config import (
     BATCHING,
+    IN_PROCESS,
     LABEL,
     MAX_BATCH_SIZE,
     PROBABILITIES,
@@ -42,6 +43,9 @@ COLUMNS = 128
 
 MEMORY_BYTES = 1 << 30
 """Size of the models in the process's memory, above which it forgets those that were not used for longest."""
+
+LARGEST_BYTES = 64 << 20
+"""Size of the largest model that shares a process."""
 
 HUNG_SECONDS = 60
 """Time for one request, after which the process ends: while it hangs, no model in it answers."""
@@ -104,16 +108,14 @@ class _Tensor:
     inner: str
 
 
-def shared_code() -> dict[str, str]:
-    """Return the files of the shared model's version folder, by name."""
+def shared_code(in_process: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of the shared model's version folder, by name; ``in_process`` as in ``table_code``."""
     table, data = resources.files("dmls_core.serving.endpoint"), resources.files("dmls_core.data")
     return {
-        "model.py": (table / "shared_model.py").read_text("utf-8"),
-        **{
-            name: (table / name).read_text("utf-8")
-            for name in ("own_forest.py", "private_memory.py", "table_versions.py")
-        },
+        "model.py": (table / "shared_process.py").read_text("utf-8"),
+        **{name: (table / name).read_text("utf-8") for name in ("private_memory.py", "table_versions.py")},
         **{name: (data / name).read_text("utf-8") for name in ("encoder.py", "moments.py")},
+        **{f"{IN_PROCESS}{name}.py": source for name, source in in_process.items()},
         # In place of a folder that Python would write: a changed folder has Triton start the process again.
         "__pycache__": "",
     }
@@ -148,7 +150,7 @@ def fits(encoder: Encoder) -> bool:
 
 
 def forest_front(name: str, shape: ModelShape, version: int, slot: Slot) -> str:
-    """Return the configuration of an ensemble that answers as the forest ``name`` does in the FIL backend."""
+    """Return the configuration of an ensemble that answers as the model ``name`` does in its own backend."""
     return _front(
         name,
         version,

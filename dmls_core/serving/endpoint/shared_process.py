@@ -1,7 +1,7 @@
 """The model that many small models share: their table endpoints and their forests in one process.
 
 Triton's Python backend runs a copy of this file as ``model.py``. Requests come from the ensembles
-``<team>.<job>`` and ``<team>.<job>.table``, see ``shared_config.py``: the numbers in the names of their
+``<team>.<job>`` and ``<team>.<job>.table``, see ``shared_process.py``: the numbers in the names of their
 tensors are a version's slot. The repository has a record of each slot, with the version and the SHA-256 of
 its files. A version is read at its first request, and forgotten once others need the memory.
 
@@ -33,7 +33,7 @@ from table_versions import Version, texts_of  # type: ignore[import-not-found]
 
 RECORDS = ".dmls/shared"
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}")
-ENCODER, CHECKPOINT = "encoder.json", "checkpoint.tl"
+ENCODER = "encoder.json"
 NUMBERED = re.compile(r"(input|output|probabilities|value|version)_([0-9]{1,5})")
 COLUMN = re.compile(r"(number|text)_([0-9]{1,5})")
 ALIVE = "dmls.alive"
@@ -75,11 +75,11 @@ class SharedVersion:
                     raise RequestError(f"{name} has shape {list(values.shape)}, expected [-1, {len(names)}]")
                 columns.update(zip(names, values.T, strict=True))
                 continue
-            found = COLUMN.fullmatch(name)
-            names = self.columns[found[1]] if found else []
-            if found is None or int(found[2]) >= len(names):
+            match = COLUMN.fullmatch(name)
+            names = self.columns[match[1]] if match else []
+            if match is None or int(match[2]) >= len(names):
                 raise RequestError(f"the model has no input {name}")
-            columns[names[int(found[2])]] = values.reshape(-1)
+            columns[names[int(match[2])]] = values.reshape(-1)
         if len({len(values) for values in columns.values()}) > 1:
             raise RequestError("the columns have different numbers of rows")
         return columns
@@ -105,11 +105,13 @@ class TritonPythonModel:
         code = own / args["model_version"]
         _module(code / "private_memory.py").make_memory_private()
         self.code = _module(code / "encoder.py")
-        self.open_forest = _module(code / "own_forest.py").open_forest
-        if importlib.util.find_spec("treelite") is None:
-            raise pb_utils.TritonModelException(
-                "the Python of Triton has no treelite: install it there, or unset DMLS_SERVING_SHARED_BYTES"
-            )
+        self.in_process = [_module(path) for path in sorted(code.glob("in_process_*.py"))]
+        for module in self.in_process:
+            if importlib.util.find_spec(module.REQUIRES) is None:
+                raise pb_utils.TritonModelException(
+                    f"the Python of Triton has no {module.REQUIRES}: install it there, or unset "
+                    "DMLS_SERVING_SHARED_BYTES"
+                )
         self.versions: OrderedDict[tuple[int, int], tuple[Any, SharedVersion]] = OrderedDict()
         self.size = 0
         self.started = math.inf
@@ -159,30 +161,30 @@ class TritonPythonModel:
     def _outputs(self, request: Any) -> list[Any]:  # noqa: ANN401
         inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         matches = [match for n in request.requested_output_names() if (match := NUMBERED.fullmatch(n))]
-        wanted = {match[1]: int(match[2]) for match in matches}
-        if len(wanted) < len(matches):
+        slots = {match[1]: int(match[2]) for match in matches}
+        if len(slots) < len(matches):
             raise RequestError(UNNAMED)
         forest = [name for name in inputs if NUMBERED.fullmatch(name)]
-        if "output" in wanted and len(wanted) == 1 and len(inputs) == len(forest) == 1:
-            low, high = wanted["output"], int(forest[0].partition("_")[2])
+        if "output" in slots and len(slots) == 1 and len(inputs) == len(forest) == 1:
+            low, high = slots["output"], int(forest[0].partition("_")[2])
             rows = inputs[forest[0]]
             outputs = self._version(low, high).predict(rows)
             # As the FIL backend, which drops dimensions of size 1.
             outputs = outputs[:, 0] if outputs.shape[1] == 1 else outputs
             return [pb_utils.Tensor(f"output_{low}", np.ascontiguousarray(outputs))]
-        (kind, low), high = _table_slot(wanted), wanted.get("version", -1)
-        found = self._version(low, high)
-        if (kind == "value") != (found.version.labels is None):
+        (kind, low), high = _table_slot(slots), slots.get("version", -1)
+        served = self._version(low, high)
+        if (kind == "value") != (served.version.labels is None):
             raise RequestError(f"the model has no output {kind}")
-        encoded = found.version.encode(found.table(inputs))
+        encoded = served.version.encode(served.table(inputs))
         if isinstance(encoded, str):
             raise RequestError(encoded)
-        outputs = np.ascontiguousarray(found.predict(encoded))
+        outputs = np.ascontiguousarray(served.predict(encoded))
         tensors = [pb_utils.Tensor(f"{kind}_{low}", outputs)]
         if kind == "probabilities":
-            labels = found.version.labels[outputs.argmax(axis=1)].reshape(-1, 1)
+            labels = served.version.labels[outputs.argmax(axis=1)].reshape(-1, 1)
             tensors.append(pb_utils.Tensor("label", labels))
-        number = np.full((len(outputs), 1), found.version.number, np.int64)
+        number = np.full((len(outputs), 1), served.version.number, np.int64)
         return [*tensors, pb_utils.Tensor(f"version_{high}", number)]
 
     def _version(self, low: int, high: int) -> SharedVersion:
@@ -194,10 +196,10 @@ class TritonPythonModel:
             self._forget((low, high))
             raise RequestError(f"no model has the slot {low} {high}") from None
         state = stat.st_mtime_ns, stat.st_ino, stat.st_size
-        known = self.versions.get((low, high))
-        if known and known[0] == state:
+        cached = self.versions.get((low, high))
+        if cached and cached[0] == state:
             self.versions.move_to_end((low, high))
-            return known[1]
+            return cached[1]
         self._forget((low, high))
         made = self._read(record)
         self.versions[low, high] = state, made
@@ -207,32 +209,38 @@ class TritonPythonModel:
         return made
 
     def _forget(self, slot: tuple[int, int]) -> None:
-        if known := self.versions.pop(slot, None):
-            self.size -= known[1].size
+        if cached := self.versions.pop(slot, None):
+            self.size -= cached[1].size
 
     def _read(self, record: Path) -> SharedVersion:
         """Read a version's files, if they are those of its record."""
         about = json.loads(record.read_bytes())
         model, number = about["model"], about["version"]
         if not (isinstance(number, int) and number > 0 and MODEL_NAME.fullmatch(model)):
-            raise RequestError(f"{record.name} is no record of a model")
+            raise RequestError(f"{record.name} is not a record of a model")
         folder = self.repository / model / str(number)
-        encoder, forest = (folder / ENCODER).read_bytes(), (folder / CHECKPOINT).read_bytes()
-        for name, content in ((ENCODER, encoder), (CHECKPOINT, forest)):
-            if hashlib.sha256(content).hexdigest() != about["sha256"][name]:
+        contents = {}
+        for name, expected in about["sha256"].items():
+            if Path(name).name != name:
+                raise RequestError(f"{record.name} is not a record of a model")
+            contents[name] = (folder / name).read_bytes()
+            if hashlib.sha256(contents[name]).hexdigest() != expected:
                 raise RequestError(f"{name} of version {number} is damaged: deploy the model again")
+        encoder = contents.pop(ENCODER)
         version = Version(self.code, number, json.loads(encoder))
-        opened = self.open_forest(folder / CHECKPOINT, len(version.encoder.column_names))
-        if opened is None:
-            raise RequestError(f"{CHECKPOINT} of version {number} cannot be read: deploy the model again")
-        return SharedVersion(version, opened, ENCODER_FACTOR * len(encoder) + len(forest))
+        for module in self.in_process:
+            opened = module.open_model(folder, len(version.encoder.column_names))
+            if opened is not None:
+                size = ENCODER_FACTOR * len(encoder) + sum(map(len, contents.values()))
+                return SharedVersion(version, opened, size)
+        raise RequestError(f"the model of version {number} cannot be read: deploy it again")
 
 
-def _table_slot(wanted: dict[str, int]) -> tuple[str, int]:
+def _table_slot(slots: dict[str, int]) -> tuple[str, int]:
     """Return the output with the predictions and its number; RequestError: the outputs name no version."""
     for kind in ("probabilities", "value"):
-        if set(wanted) == {kind, "version"}:
-            return kind, wanted[kind]
+        if set(slots) == {kind, "version"}:
+            return kind, slots[kind]
     raise RequestError(UNNAMED)
 
 

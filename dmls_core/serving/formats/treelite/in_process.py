@@ -1,7 +1,7 @@
-"""The forest of one version in the process of the table endpoint: few rows need no request to Triton then.
+"""A Treelite model in the process of the table endpoint: few rows need no request to Triton then.
 
 It calls Treelite's C library, in float32 as the FIL backend does on a CPU. Python's ``treelite`` takes 0.2 s
-to import, as it imports SciPy. The file is copied into the version's folder, and imports nothing of DMLS.
+to import, as it imports SciPy. The file is copied next to the endpoint's code, and imports nothing of DMLS.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ from typing import Any
 
 import numpy as np
 
+CHECKPOINT = "checkpoint.tl"
+
+REQUIRES = "treelite"
+"""Package that Triton's Python must have."""
+
 LARGEST_ROWS = 32
-"""From more rows on, the forest's own threads are faster than this process."""
+"""From more rows on, the threads of the FIL backend are faster than this process."""
 
 LARGEST_FILE = 64 << 20
 """Largest checkpoint in bytes: each process of the table endpoint holds a copy."""
 
 PROOF_ROWS = 64
-"""Rows that the forest in Triton must have answered in the same way, bit for bit, before this one answers."""
+"""Rows that the model in Triton must have answered in the same way, bit for bit, before this one answers."""
 
 
-def open_forest(path: Path, n_features: int) -> OwnForest | None:
-    """Read a checkpoint; ``None`` if it is too large or not here, or Treelite is not installed."""
+def open_model(folder: Path, n_features: int) -> InProcessModel | None:
+    """Read a version's checkpoint; ``None`` if it is too large or not here, or Treelite is not installed."""
+    path = folder / CHECKPOINT
     try:
         if path.stat().st_size > LARGEST_FILE:
             return None
@@ -33,13 +39,13 @@ def open_forest(path: Path, n_features: int) -> OwnForest | None:
         if package is None or package.origin is None:
             return None
         library = ctypes.CDLL(str(Path(package.origin).parent / "lib" / "libtreelite.so"))
-        return OwnForest(library, path, n_features)
+        return InProcessModel(library, path, n_features)
     except (OSError, AttributeError, ValueError):
         return None
 
 
-class OwnForest:
-    """A forest that must prove that it predicts as the one in Triton; use it in one thread."""
+class InProcessModel:
+    """A model that must prove that it predicts as the one in Triton; use it in one thread."""
 
     def __init__(self, library: Any, path: Path, n_features: int) -> None:  # noqa: ANN401 - a C library
         """Read a checkpoint; ValueError if Treelite cannot, or it has another number of features."""
@@ -62,11 +68,11 @@ class OwnForest:
         self._features = n_features
 
     def answers(self, n_rows: int) -> bool:
-        """Return whether this forest may answer ``n_rows`` alone."""
+        """Return whether this model may answer ``n_rows`` alone."""
         return n_rows <= LARGEST_ROWS and self._unproven <= 0
 
     def agrees(self, rows: Any, outputs: Any) -> bool:  # noqa: ANN401 - arrays
-        """Compare the answers of the forest in Triton with its own, until it has proven itself."""
+        """Compare the answers of the model in Triton with its own, until it has proven itself."""
         if self._unproven <= 0:
             return True
         rows, outputs = rows[: self._unproven], outputs[: self._unproven]

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import treelite
 
-from dmls_core.devstack.triton import STAND_IN
 from dmls_core.serving.endpoint import private_memory
 from dmls_core.serving.formats.treelite import gtil
+from dmls_core.serving.formats.treelite.serving_format import TreeliteFormat
 
 
 class TritonModelException(Exception):  # noqa: N818 - Triton's own name
@@ -39,7 +39,9 @@ def stand_in() -> Any:
     stub.Logger = types.SimpleNamespace(log_info=lambda _: None)
     stub.get_input_tensor_by_name = lambda request, name: request[name]
     stub.InferenceResponse = lambda tensors: {tensor.name: tensor.array for tensor in tensors}
-    spec = importlib.util.spec_from_file_location("fil_stand_in", str(STAND_IN["model.py"]))
+    spec = importlib.util.spec_from_file_location(
+        "fil_stand_in", str(TreeliteFormat().stand_in()["model.py"])
+    )
     module = importlib.util.module_from_spec(spec)
     found = {"triton_python_backend_utils": stub, "gtil": gtil, "private_memory": private_memory}
     sys.modules.update(found)

@@ -19,11 +19,11 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from dmls_core.errors import ConflictError, ObjectMissingError, ServingError, ServingTimeoutError
+from dmls_core.serving.formats.base import ServingFormat, in_process_code
 from dmls_core.serving.repository.files import RepositoryFiles
-from dmls_core.serving.repository.table_files import ENCODER
 from dmls_core.serving.triton.client import TritonClient
-from dmls_core.serving.triton.model_config import BOOKKEEPING, CHECKPOINT_FILE, CONFIG_FILE
-from dmls_core.serving.triton.shared_config import (
+from dmls_core.serving.triton.model_config import BOOKKEEPING, CONFIG_FILE
+from dmls_core.serving.triton.shared_process import (
     CODE_VERSION,
     HIGH,
     LOW,
@@ -41,29 +41,29 @@ ALIVE = "dmls.alive"
 """Id of a request that the shared process answers without a model."""
 
 
-class SharedFiles:
+class SharedProcess:
     """The shared model in the store of a model repository."""
 
     def __init__(self, store: Store, files: RepositoryFiles) -> None:
         """Bind to a store; nothing is read yet."""
         self._store, self._files = store, files
 
-    def write_model(self) -> None:
-        """Write the shared model's code and configuration, unless they are there already."""
-        for file, content in shared_code().items():
+    def write_model(self, serving: ServingFormat) -> None:
+        """Write the shared model's code, with that of a format, and its configuration; skip what is there."""
+        for file, content in shared_code(in_process_code([serving])).items():
             self._files.replace(f"{SHARED}/{CODE_VERSION}/{file}", content)
         self._files.replace(f"{SHARED}/{CONFIG_FILE}", shared_config())
 
     def slot(self, model: str, version: int, sums: Mapping[str, str]) -> Slot | None:
         """Return the slot of a version, with a record of its files; ``None`` if no slot is free.
 
-        ``sums``: SHA-256 of the version's files.
+        ``sums``: SHA-256 of the files that the process reads.
         """
         about = {
             "schema": SCHEMA,
             "model": model,
             "version": version,
-            "sha256": {file: sums[file] for file in (ENCODER, CHECKPOINT_FILE)},
+            "sha256": dict(sums),
         }
         content = json.dumps(about).encode()
         taken = self._taken(model, version)
@@ -91,14 +91,14 @@ class SharedFiles:
 
     def _taken(self, model: str, version: int) -> dict[int, tuple[str, int]]:
         """Return the model and version of each slot that this version might have, by ``high``."""
-        found = {}
+        taken = {}
         for info in self._store.list(f"{RECORDS}/{_low(model, version)}/"):
             try:
                 about = json.loads(self._store.get(info.key))
             except ObjectMissingError:  # another publisher freed it
                 continue
-            found[int(PurePosixPath(info.key).stem)] = about["model"], about["version"]
-        return found
+            taken[int(PurePosixPath(info.key).stem)] = about["model"], about["version"]
+        return taken
 
 
 def has_shared_process(store: Store) -> bool:

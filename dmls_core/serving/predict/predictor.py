@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dmls_core.data.encoder import Encoder
 from dmls_core.errors import DataError, NotFoundError, ServingError, ValidationIssue
+from dmls_core.serving.predict.connect import PREDICTION, PROBABILITY
 from dmls_core.serving.predict.resumable_file import Parts, written_in_parts
-from dmls_core.serving.predict.served_model import PREDICTION, PROBABILITY
 from dmls_core.serving.repository.repository import Repository
 from dmls_core.serving.triton.addresses import Protocol
 from dmls_core.serving.triton.client import TritonClient
