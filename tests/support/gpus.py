@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from dmls_core.airflow.runners import gpu_trigger
 from dmls_core.airflow.runners.gpu_placement import GpuSurvey
 from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
-from dmls_core.airflow.runners.process.runner import gpus as process_gpus
+from dmls_core.airflow.runners.process import gpus as process_gpus
 from dmls_core.intake import read_status
 from dmls_core.store.waiting_queue import enqueue, waiting_since
 from dmls_core.testing.trainer_program import SECONDS, Launch, wait_for

@@ -22,18 +22,14 @@ from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 from dmls_core.airflow.access_control import AccessControl, access_of_teams
 from dmls_core.airflow.bundle.dag_files import (
-    dag_ids,
     has_stubs,
-    is_shard,
     job_json,
-    keep,
-    shard_file,
     static_dag_files,
     write_dag_files,
     write_stubs,
-    written_jobs,
 )
-from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs, team_entries
+from dmls_core.airflow.settings import open_root, split_kwargs, team_entries
+from dmls_core.airflow.shards import VERSION_FILE, dag_ids, is_shard, shard_file, written_jobs
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
 from dmls_core.store import JobRecord, Registry, Store, layout
@@ -44,9 +40,6 @@ if TYPE_CHECKING:
     from dmls_core.airflow.operations.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
-
-VERSION_FILE = "version"
-"""Holds the version of the other files in its folder; written last."""
 
 STALE_MARGIN_SECONDS = 10.0
 """Time beyond ``stale_dag_threshold`` after which a shard that lost a DAG is parsed again."""
@@ -103,7 +96,7 @@ class DmlsBundle(BaseDagBundle):
             if self.version is None:
                 # Parsers are forked from this process and inherit its imports.
                 import dmls_core.airflow.jobs.job_dag  # noqa: F401
-                from dmls_core.airflow.runners import load_runner
+                from dmls_core.airflow.runners.runner import load_runner
 
                 load_runner(self.settings)
                 if self._written_version() is None:
@@ -309,42 +302,3 @@ class DmlsBundle(BaseDagBundle):
             part.write_bytes(content)
             part.replace(cached)
         return spec
-
-
-def read_shard(dag_file: str, dag_id: str | None) -> dict[str, dict[str, Any]]:
-    """Return the jobs of a DAG file as ``write_dag_files`` takes them; of a pinned version only ``dag_id``.
-
-    Raises:
-        NotFoundError: the pinned version was deleted.
-        StoreError: the store cannot be read.
-    """
-    shard = Path(dag_file).with_suffix(".json")
-    entries: dict[str, dict[str, Any]] = (
-        json.loads(shard.read_text()) if shard.is_file() else _fetch(shard, dag_id)
-    )
-    return entries
-
-
-def _fetch(shard: Path, dag_id: str | None) -> dict[str, dict[str, Any]]:
-    """Fetch a job and keep it in the folder for its run's next task; without ``dag_id``, the whole shard."""
-    kept = shard.with_name(f"{dag_id}.json")
-    if dag_id and kept.is_file():
-        return {dag_id: json.loads(kept.read_text())}
-    settings = airflow_settings()
-    store = open_root(settings)
-    registry, snapshots = Registry(store), Snapshots(store)
-    version = (shard.parent / VERSION_FILE).read_text()
-    if not dag_id:
-        records = {layout.dag_id(record.team, record.name): record for record in snapshots.read(version)}
-        return {
-            member: {"record": record.as_json(), "spec": registry.spec(record.spec_sha256)}
-            for member, record in records.items()
-            if shard_file(shard.parent, member, settings.shards).stem == shard.stem
-        }
-    team, name = layout.parse_dag_id(dag_id)
-    record = snapshots.find(version, team, name)
-    if record is None:
-        return {}
-    entry = {"record": record.as_json(), "spec": registry.spec(record.spec_sha256)}
-    keep(kept, json.dumps(entry))
-    return {dag_id: entry}

@@ -9,7 +9,8 @@ import pendulum
 from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.intake.triggers import event_entries, scoring_trigger
+from dmls_core.airflow.asset_events import event_entries
+from dmls_core.airflow.operations.scoring_trigger import scoring_trigger
 from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
 from dmls_core.errors import UserError
 from dmls_core.store import Registry, Store, layout

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from dmls_core.airflow.jobs.job import Job
 from dmls_core.airflow.runners.gpu_placement import estimate_gpu_memory
 from dmls_core.airflow.runners.runner import load_runner
+from dmls_core.airflow.runs.job import Job
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 from dmls_core.hardware import parse_memory

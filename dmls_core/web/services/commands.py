@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from dmls_core.airflow import database
 from dmls_core.airflow.jobs import approval
 from dmls_core.airflow.jobs.approval import Answer
-from dmls_core.airflow.jobs.job import PARAM
+from dmls_core.airflow.runs.job import PARAM
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings, open_repository
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ConflictError, NotFoundError, ValidationIssue

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from dmls_core.airflow import database as metadata
-from dmls_core.airflow.bundle.bundle import read_shard
-from dmls_core.airflow.bundle.dag_files import dag_ids, written_jobs
 from dmls_core.airflow.jobs.job_dag import build_dag
+from dmls_core.airflow.shards import dag_ids, read_shard, written_jobs
 from dmls_core.errors import StoreError
 from dmls_core.store import Registry, layout, open_store
 from dmls_core.store.local import LocalStore
@@ -22,7 +21,7 @@ from dmls_core.store.local import LocalStore
 @pytest.fixture(autouse=True)
 def _settings(bundle, monkeypatch):
     """Let a pinned version find the store of the test."""
-    monkeypatch.setattr("dmls_core.airflow.bundle.bundle.airflow_settings", lambda: bundle().settings)
+    monkeypatch.setattr("dmls_core.airflow.shards.airflow_settings", lambda: bundle().settings)
 
 
 @pytest.fixture(autouse=True)
@@ -274,7 +273,7 @@ def test_a_worker_fetches_the_job_of_its_task_once(accept, bundle, monkeypatch):
 
     first = read_shard(str(shard), "dmls.lab.job7")
     with monkeypatch.context() as patch:
-        patch.setattr("dmls_core.airflow.bundle.bundle.open_root", None)
+        patch.setattr("dmls_core.airflow.shards.open_root", None)
         assert read_shard(str(shard), "dmls.lab.job7") == first
 
     everything = json.loads(shard_of(made.path, "dmls.lab.job7").read_text())

@@ -15,7 +15,7 @@ WATCHED = """
 import time
 from airflow.listeners.listener import get_listener_manager
 from airflow.plugins_manager import integrate_listener_plugins
-from dmls_core.airflow import clock_guard
+from dmls_core.airflow.operations import clock_guard
 from dmls_core.web.plugin import DmlsPlugin
 
 clock_guard.LOOK_SECONDS = 0.05

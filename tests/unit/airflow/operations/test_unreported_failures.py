@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.unit.airflow.test_watchdog import accepted, add_run, session, store  # noqa: F401 - fixtures
 
 from dmls_core.airflow.database import DagRun
 from dmls_core.airflow.operations import unreported_failures
@@ -16,6 +15,7 @@ from dmls_core.errors import StoreError
 from dmls_core.intake import read_status, update_run_status
 from tests.support.airflow_database import add_dag
 from tests.support.airflow_database import add_run as support_run
+from tests.unit.airflow.operations.test_watchdog import accepted, add_run, session, store  # noqa: F401 - fixtures
 
 LINKS = {"airflow": "http://airflow/dags/dmls.lab.iris/runs/submission-1__a%2Bb"}
 

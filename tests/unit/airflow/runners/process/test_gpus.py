@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dmls_core.airflow.runners.gpu_placement import GpusBusyError, GpuSurvey, ProbedGpu
+from dmls_core.airflow.runners.process import gpus as process_gpus
 from dmls_core.airflow.runners.process.gpus import lease_gpu, survey_machine
-from dmls_core.airflow.runners.process.runner import gpus as process_gpus
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError
 from tests.support.gpus import simulate_gpus
@@ -50,7 +50,7 @@ HOLD = """
 import json, sys
 from contextlib import ExitStack
 from pathlib import Path
-from dmls_core.airflow.runners import process_gpus
+from dmls_core.airflow.runners.process import gpus as process_gpus
 from dmls_core.airflow.runners.gpu_placement import GpusBusyError, GpuSurvey, ProbedGpu
 
 process_gpus.leases_folder = lambda: Path(sys.argv[1])

@@ -10,7 +10,7 @@ from typing import Any
 import pendulum
 from airflow.timetables.base import DataInterval
 
-from dmls_core.airflow.jobs.timetables import Intervals
+from dmls_core.airflow.runs.intervals import Intervals
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake import Partition, choose_data, find_partitions, group_submissions, partitions_between
 from dmls_core.spec import Spec

@@ -11,9 +11,9 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from dmls_core.airflow.bundle.bundle import read_shard
-from dmls_core.airflow.jobs.run_inputs import RunInputs
-from dmls_core.airflow.jobs.timetables import Intervals, intervals_of
+from dmls_core.airflow.runs.intervals import Intervals, intervals_of
+from dmls_core.airflow.runs.run_inputs import RunInputs
+from dmls_core.airflow.shards import read_shard
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, PlatformError, RunnerError, SpecError, ValidationIssue
 from dmls_core.spec import Spec
