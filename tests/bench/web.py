@@ -115,7 +115,7 @@ def fill_store(root: str, records: Sequence[JobRecord], specs: Sequence[Spec]) -
         status = {
             "schema": 1,
             "state": "deployed",
-            "message": "deployed as version 1: accuracy 0.9000 on rows that the search never saw",
+            "message": "deployed as version 1: accuracy 0.9000 on held-out rows",
             "job": place,
             "errors": [],
             "run_key": record.run_key,

@@ -31,7 +31,7 @@ class PlanOperator(JobTask):
                 entry["champion"] = champion
         enqueue(run.store, engine, run.job.team, run.job.name, run.job.run_key)
         run.reporter.running(
-            "The run waits for a trainer. The job's page and `dmls show` have its place in the queue."
+            "Waiting for a free trainer. `dmls show` and the job's page show its position in the queue."
         )
         return plan
 

@@ -104,8 +104,8 @@ def _report(run: JobRun, version: int) -> None:
         "model": f"{triton.url}/v2/models/{name}",
     }
     message = (
-        f"deployed as {name} version {version}: {evaluated['metric']} {evaluated['score']:.4f} on rows "
-        "that the search never saw"
+        f"deployed as {name} version {version}: {evaluated['metric']} {evaluated['score']:.4f} on "
+        "held-out rows"
     )
     run.reporter.report("deployed", message)
     notify(run.job.owner, "deployed", f"{run.job.team}/{run.job.name}", message, run.reporter.links)
