@@ -155,35 +155,6 @@ def print_capacity(jobs: float, rows: float, *, as_json: bool) -> None:
     facts(describe_plan(plan))
 
 
-def clean(
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Delete them; without it they are only counted.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Delete old finished runs of jobs from Airflow's database. It needs Airflow's configuration.
-
-    Run it daily on the scheduler's machine; the embedded platform and compose do. The setting
-    `keep_runs_days` says which runs are old. A job's newest run and its last scheduled one stay.
-    """
-    with use_embedded_airflow():
-        from dmls_core.airflow.operations import history
-        from dmls_core.airflow.settings import airflow_settings
-
-    days = airflow_settings().keep_runs_days
-    old = history.count_old(days)
-    if yes:
-        history.delete_old(old.before)
-    if as_json:
-        found = {"days": days, "runs": old.runs, "dags": old.dags, "events": old.events, "deleted": yes}
-        print_json({"schema": 1, **found})
-        return
-    counted = (
-        f"{old.runs} finished runs of {old.dags} DAGs and {old.events} audit events older than {days} days"
-    )
-    out.print(f"deleted {counted}" if yes else f"would delete {counted}; `dmls clean --yes` deletes them")
-
-
 def doctor(as_json: JsonOption = False) -> None:
     """Check this machine and its platform, and list the installed extensions."""
     from dmls_core.devstack.doctor import Check

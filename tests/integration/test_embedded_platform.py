@@ -43,7 +43,6 @@ SERVICES = {
     "airflow-scheduler",
     "airflow-triggerer",
     "airflow-dag-processor",
-    "airflow-clean",
 }
 
 

@@ -107,7 +107,7 @@ class DmlsBundle(BaseDagBundle):
         super().initialize()
 
     def refresh(self) -> None:
-        """Update the files to the current state of the registry; withdraw the approvals of retired jobs.
+        """Update the files to the current state of the registry.
 
         The DAG of a retired job stays, without a schedule, until its running runs have ended: Airflow
         schedules no task of a DAG that it does not have.
@@ -223,15 +223,13 @@ class DmlsBundle(BaseDagBundle):
         return [] if self.settings.team else static_dag_files()
 
     def _unfinished(self, retired: set[str]) -> set[str]:
-        """Withdraw the approvals of retired jobs; return the DAGs that have runs to finish."""
+        """Return the DAGs of retired jobs that have runs to finish."""
         if not retired:
             return set()
         from dmls_core.airflow import database
 
         # The DAG processor has a session of its own in this thread.
         with database.create_session(scoped=False) as session:
-            if count := database.withdraw_approvals(session, retired):
-                log.info("withdrawn approvals of retired jobs: %s", count)
             runs = database.unfinished_runs(session)
         return {dag_id for dag_id, state, paused in runs if state == "running" and not paused} & retired
 

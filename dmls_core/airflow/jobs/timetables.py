@@ -14,6 +14,9 @@ from pendulum import DateTime, duration, now, parse
 
 from dmls_core.airflow.runs.intervals import Intervals, intervals_of
 
+CLEANED_AFTER = duration(days=30)
+"""Age from which an admission without a run had one, which ``airflow db clean`` has deleted."""
+
 
 def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) -> SubmissionTimetable:
     """Return a job's timetable; ``dag_id`` is hashed to its delay within ``[schedule] jitter``."""
@@ -78,12 +81,20 @@ class SubmissionTimetable(Timetable):
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """Return the run of this admission, unless that run or a later one exists."""
+        """Return the run of this admission, unless that run or a later one exists or is deleted by now."""
         admitted = self.admission
-        if last_automated_data_interval is not None and last_automated_data_interval.end >= admitted:
+        if last_automated_data_interval is None:
+            if self.is_old:
+                return None
+        elif last_automated_data_interval.end >= admitted:
             return None
         # A clock that was ahead at the admission does not delay the run.
         return DagRunInfo(min(admitted, now("UTC")), DataInterval.exact(admitted))
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the admission is so old that its run, if Airflow has none, was deleted."""
+        return self.admission < now("UTC") - CLEANED_AFTER
 
     @property
     def admission(self) -> DateTime:
@@ -174,12 +185,16 @@ class IntervalTimetable(SubmissionTimetable):
         if restriction.latest is not None:
             return self.intervals.next_within(last, restriction)
         first = super().next_dagrun_info(last_automated_data_interval=last, restriction=restriction)
-        if first is not None or last is None or not self.scheduled:
+        if first is not None or not self.scheduled:
             return first
-        scheduled = last if last.start < last.end else self.intervals.before(self.admission)
+        newest = self.intervals.before(now("UTC") - duration(seconds=self.delay))
+        if last is None:
+            # All runs are deleted, and those of past intervals were among them.
+            scheduled = newest
+        else:
+            scheduled = last if last.start < last.end else self.intervals.before(self.admission)
         next_interval = self.intervals.after(scheduled)
         if not self.catchup:
-            newest = self.intervals.before(now("UTC") - duration(seconds=self.delay))
             next_interval = newest if newest.end > next_interval.end else next_interval
         return DagRunInfo(next_interval.end + duration(seconds=self.delay), next_interval)
 

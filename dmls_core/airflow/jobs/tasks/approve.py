@@ -90,21 +90,24 @@ class ApproveOperator(ApprovalOperator):
         return super().execute(run.context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on after a person's answer or the deadline; a rejection skips the tasks that follow.
+        """Continue after a person's answer or the deadline; a rejection skips the tasks that follow.
 
-        Retiring the job brings the deadline forward: see ``metadata.withdraw_approvals``.
+        Once the job is retired, an approval is a rejection, too.
         """
         from dmls_core.tracking.decision import Decision
 
         run = open_run(context)
-        rejected = self.REJECT in event.get("chosen_options", ())
         if "error" not in event:
             comparison = run.result_of(TaskId.EVALUATE).get("comparison") or {}
+            rejected = self.REJECT in event["chosen_options"]
             late = bool(event.get("timedout"))
+            retired = (late or not rejected) and _is_retired(run)
+            if retired:
+                rejected, event = True, event | {"chosen_options": [self.REJECT]}
             by: DecidedBy = "deadline" if late else "person"
             user = (event.get("responded_by_user") or {}).get("name") or "a user"
             version = comparison.get("champion_version")
-            if late and _is_retired(run):
+            if retired:
                 by, reason = "retirement", RETIRED
             elif late:
                 reason = "the approval was not answered by its deadline; the champion stays"

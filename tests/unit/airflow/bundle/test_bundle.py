@@ -26,14 +26,13 @@ def _settings(bundle, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def database(monkeypatch) -> dict[str, Any]:
-    """Return what Airflow's database has: ``runs``, and the approvals that were ``withdrawn``."""
-    found: dict[str, Any] = {"runs": [], "withdrawn": [], "files": {}}
+    """Return what Airflow's database has: ``runs`` and ``files``."""
+    found: dict[str, Any] = {"runs": [], "files": {}}
     monkeypatch.setattr(metadata, "create_session", lambda **_: nullcontext())
     monkeypatch.setattr(metadata, "dag_files", lambda *_: found["files"])
     monkeypatch.setattr(metadata, "unfinished_runs", lambda _: found["runs"])
-    monkeypatch.setattr(
-        metadata, "withdraw_approvals", lambda _, dags: found["withdrawn"].append(dags) or len(dags)
-    )
+    monkeypatch.setattr(metadata, "runs_ahead", lambda *_: {})
+    monkeypatch.setattr(metadata, "unanswered_approvals", lambda _: set())
     return found
 
 
@@ -160,13 +159,11 @@ def test_a_retired_job_stays_without_a_schedule_until_its_run_has_ended(accept, 
     made = bundle()
     made.initialize()
     made.refresh()
-    assert database["withdrawn"] == []
 
     Registry(open_store(str(root))).retire("lab", "wine")
     database["runs"] = [("dmls.lab.wine", "running", False), ("dmls.lab.iris", "running", False)]
     made.refresh()
 
-    assert database["withdrawn"] == [{"dmls.lab.wine"}]
     entry = json.loads(shard_of(made.path, "dmls.lab.wine").read_text())["dmls.lab.wine"]
     assert entry["record"]["state"] == "retired"
     assert build_dag("dmls.lab.wine", entry).schedule is None
