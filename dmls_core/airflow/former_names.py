@@ -11,6 +11,9 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 FORMER_NAMES = {
     "deadlines": ["jobs.deadlines"],
@@ -49,3 +52,14 @@ class FormerNames(MetaPathFinder, Loader):
         for successor in FORMER_NAMES[module.__name__.removeprefix(_PARENT)]:
             names = vars(import_module(_PARENT + successor)).items()
             vars(module).update({name: value for name, value in names if not name.startswith("_")})
+
+
+def under_former_name(registered: type[_T]) -> type[_T]:
+    """Return a subclass that has the former path of a class.
+
+    Airflow does not import the timetables and priority strategies of serialized DAGs: it looks their paths up
+    among those that plugins register. A run that began before the upgrade keeps its serialized DAG.
+    """
+    module = registered.__module__.removeprefix(_PARENT)
+    (former,) = (name for name, successors in FORMER_NAMES.items() if module in successors)
+    return type(registered.__name__, (registered,), {"__module__": _PARENT + former})
