@@ -232,11 +232,11 @@ def last_durations(
         .subquery()
     )
     rows = session.execute(select(ranked).where(ranked.c.age <= count).order_by(ranked.c.age))
-    found: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     for row in rows:
         if row.start_date and row.end_date:
-            found.setdefault(row.dag_id, []).append((row.end_date - row.start_date).total_seconds())
-    return found
+            durations.setdefault(row.dag_id, []).append((row.end_date - row.start_date).total_seconds())
+    return durations
 
 
 def pool_slots(session: Session, *, ours: bool = False) -> dict[str, int]:
@@ -379,8 +379,8 @@ def airflow_team(dag_id: str) -> str | None:
 def bundle_version(session: Session) -> str | None:
     """Return the version of the registry that Airflow's DAG processor has loaded."""
     name = next((entry["name"] for entry in bundle_entries()), "")
-    found: str | None = session.scalar(select(DagBundleModel.version).where(DagBundleModel.name == name))
-    return found
+    version: str | None = session.scalar(select(DagBundleModel.version).where(DagBundleModel.name == name))
+    return version
 
 
 def airflow_health() -> dict[str, str]:

@@ -149,14 +149,14 @@ class DmlsBundle(BaseDagBundle):
         """
         registry, snapshots = self._open()
         everything, faults = self._list(registry)
-        own = [record for record in everything if self._has(record.team)]
-        found = {layout.dag_id(record.team, record.name): record for record in own}
-        retired = {dag_id for dag_id, record in found.items() if record.state == "retired"}
+        records_here = [record for record in everything if self._has(record.team)]
+        by_dag = {layout.dag_id(record.team, record.name): record for record in records_here}
+        retired = {dag_id for dag_id, record in by_dag.items() if record.state == "retired"}
         gone = retired if first else retired - self._unfinished(retired)
-        records = [record for dag_id, record in found.items() if dag_id not in gone]
+        records = [record for dag_id, record in by_dag.items() if dag_id not in gone]
         self._touch_due()
         access = {} if first else access_of_teams(self.settings.access_control)
-        moving = {} if first else self._find_moving(found.keys() - gone)
+        moving = {} if first else self._find_moving(by_dag.keys() - gone)
         done = self._written, self._access, self._moving
         if (records, access, moving) == done and self._written_version():
             return everything, faults
@@ -183,8 +183,8 @@ class DmlsBundle(BaseDagBundle):
         if mark == self._mark and not due:
             return self._everything, self._faults
         changes = registry.changes()
-        known = not due and not self._faults and self._change in changes
-        keys = list(changes.values())[list(changes).index(self._change) + 1 :] if known else None
+        is_continued = not due and not self._faults and self._change in changes
+        keys = list(changes.values())[list(changes).index(self._change) + 1 :] if is_continued else None
         faults: dict[str, str] = {}
         self._everything = registry.jobs(self._records, faults, keys)
         self._mark, self._change, self._faults = mark, next(reversed(changes), ""), faults
@@ -207,11 +207,11 @@ class DmlsBundle(BaseDagBundle):
             files = database.dag_files(session, self.name)
         moving = {}
         for dag_id in jobs & files.keys():
-            file, own = files[dag_id], shard_file(self.path, dag_id, self.settings.shards)
-            if is_shard(file) and file != own.name:
+            file, shard = files[dag_id], shard_file(self.path, dag_id, self.settings.shards)
+            if is_shard(file) and file != shard.name:
                 moving[dag_id] = file
-                if (own, MOVE_SECONDS) not in self._parse_again:
-                    self._plan_parse(own, MOVE_SECONDS)
+                if (shard, MOVE_SECONDS) not in self._parse_again:
+                    self._plan_parse(shard, MOVE_SECONDS)
         self._moved = not moving
         return moving
 
@@ -252,14 +252,14 @@ class DmlsBundle(BaseDagBundle):
     def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
         """Write the DAG files of these records; return the changed ones."""
         self._written = records
-        known = self._jobs
-        found = [(layout.dag_id(record.team, record.name), record) for record in records]
+        before = self._jobs
+        identified = [(layout.dag_id(record.team, record.name), record) for record in records]
         self._jobs = {
-            dag_id: known[dag_id]
-            for dag_id, record in found
-            if dag_id in known and known[dag_id][:2] == (record, self._access.get(record.team))
+            dag_id: before[dag_id]
+            for dag_id, record in identified
+            if dag_id in before and before[dag_id][:2] == (record, self._access.get(record.team))
         }
-        new = [(dag_id, record) for dag_id, record in found if dag_id not in self._jobs]
+        new = [(dag_id, record) for dag_id, record in identified if dag_id not in self._jobs]
         shas = sorted({record.spec_sha256 for _, record in new})
         with ThreadPoolExecutor(FETCH_THREADS) as pool:
             specs = dict(zip(shas, pool.map(lambda sha: self._spec(sha, store), shas), strict=True))

@@ -67,9 +67,9 @@ def write_dag_files(
             path.touch()
         if has_other_jobs or has_other_code:
             changed.add(path)
-    wanted = {*static_files, *(name for path in members for name in (path.name, f"{path.stem}.json"))}
+    current = {*static_files, *(name for path in members for name in (path.name, f"{path.stem}.json"))}
     for path in folder.iterdir():
-        if path.suffix in (".py", ".json") and path.name not in wanted:
+        if path.suffix in (".py", ".json") and path.name not in current:
             path.unlink()
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     return changed

@@ -51,7 +51,7 @@ class SubmissionTrigger(BaseEventTrigger):
         ] = {}  # folder -> when it is due, the wait after that
         listing, submissions = SubmissionListing(), list[Submission]()
         statuses: dict[str, ObjectInfo] = {}
-        known: set[str] = set()
+        answered: set[str] = set()
         while True:
             try:
                 store = open_with_connection(self.root, self.aws_conn_id)
@@ -61,15 +61,15 @@ class SubmissionTrigger(BaseEventTrigger):
                     if latest is not None:
                         submissions = await asyncio.to_thread(listing.update, latest)
                         statuses = statuses_in(latest)
-                    found = {(one.team, one.job): one.fingerprint for one in submissions}
+                    fingerprints = {(one.team, one.job): one.fingerprint for one in submissions}
                     changed = {
                         folder
-                        for folder in seen.keys() | found.keys()
-                        if seen.get(folder) != found.get(folder)
+                        for folder in seen.keys() | fingerprints.keys()
+                        if seen.get(folder) != fingerprints.get(folder)
                     }
-                    seen, now = found, time.monotonic()
+                    seen, now = fingerprints, time.monotonic()
                     first = now + UNANSWERED_AFTER, 2 * UNANSWERED_AFTER
-                    open_ones = await asyncio.to_thread(unanswered, store, submissions, statuses, known)
+                    open_ones = await asyncio.to_thread(unanswered, store, submissions, statuses, answered)
                     waits = {
                         folder: first if folder in changed else waits.get(folder, first)
                         for folder in open_ones
@@ -77,7 +77,7 @@ class SubmissionTrigger(BaseEventTrigger):
                     due = [folder for folder, (at, _) in waits.items() if at <= now]
                     waits |= {f: (now + waits[f][1], min(2 * waits[f][1], LONGEST_WAIT)) for f in due}
                     # The answer may be newer than the listing.
-                    due = await asyncio.to_thread(without_answer, store, due, found)
+                    due = await asyncio.to_thread(without_answer, store, due, fingerprints)
                     if folders := sorted({*changed, *due}):
                         log.info("submissions changed: %s; without an answer: %s", sorted(changed), due)
                         yield TriggerEvent({"changed": folders})  # type: ignore[no-untyped-call]
@@ -103,8 +103,8 @@ async def _with_pauses(
             if not upcoming.done():
                 yield None
                 continue
-            found, upcoming = upcoming.result(), None
-            yield found
+            listing, upcoming = upcoming.result(), None
+            yield listing
     finally:
         if upcoming is not None:
             upcoming.cancel()

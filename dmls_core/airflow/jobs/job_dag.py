@@ -62,10 +62,10 @@ def load_shard(file: str) -> dict[str, DAG]:
 
     A job that cannot be built becomes a DAG whose documentation gives the reason: it hides no other DAG.
     """
-    wanted = get_parsing_context().dag_id
-    entries = read_shard(file, wanted)
-    if wanted in entries:
-        entries = {wanted: entries[wanted]}
+    task_dag = get_parsing_context().dag_id
+    entries = read_shard(file, task_dag)
+    if task_dag in entries:
+        entries = {task_dag: entries[task_dag]}
     return {dag_id: _build_or_explain(dag_id, entry) for dag_id, entry in entries.items()}
 
 

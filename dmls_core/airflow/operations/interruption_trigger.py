@@ -77,9 +77,9 @@ class InterruptionTrigger(BaseEventTrigger):
         while True:
             try:
                 store = open_with_connection(self.url, self.aws_conn_id)
-                found = models_in(await store.list_async(INTENTS))
+                interrupted = models_in(await store.list_async(INTENTS))
                 now = time.monotonic()
-                if due := models.due(found, now):
+                if due := models.due(interrupted, now):
                     log.info("publishers were interrupted: %s", due)
                     yield TriggerEvent({"models": due})  # type: ignore[no-untyped-call]
                 if now >= asked + PROCESS_SECONDS:
@@ -126,10 +126,10 @@ class _Repeated:
         self._patience = patience
         self._waits: dict[str, tuple[float, float]] = {}  # name -> when it is due, and the wait after that
 
-    def due(self, found: Iterable[str], now: float) -> list[str]:
-        """Return which of the names found now are due, sorted."""
+    def due(self, names: Iterable[str], now: float) -> list[str]:
+        """Return which of the names are due, sorted."""
         new = now + self._patience, 2 * PATIENCE
-        self._waits = {name: self._waits.get(name, new) for name in sorted(found)}
+        self._waits = {name: self._waits.get(name, new) for name in sorted(names)}
         due = [name for name, (at, _) in self._waits.items() if at <= now]
         for name in due:
             wait = self._waits[name][1]

@@ -72,7 +72,7 @@ def _explain(session: Session, late: dict[str, JobRecord]) -> dict[str, LateVers
     dags = database.dag_states(session)
     running = {dag_id for dag_id, _, _ in database.unfinished_runs(session)}
     ends = database.latest_interval_ends(session, late.keys())
-    found = {}
+    versions = {}
     for dag_id, record in late.items():
         dag, end = dags.get(dag_id), ends.get(dag_id)
         blocked = (
@@ -85,10 +85,10 @@ def _explain(session: Session, late: dict[str, JobRecord]) -> dict[str, LateVers
         ahead = _date_ahead(dag, record)
         reason = _reason(dag, running=dag_id in running, blocked=blocked, ahead=ahead)
         version = f"version {record.version}, accepted {record.admitted_at:%Y-%m-%d %H:%M} UTC"
-        found[dag_id] = LateVersion(
+        versions[dag_id] = LateVersion(
             record, f"Airflow has not started {version}: {reason}", end if blocked else None
         )
-    return found
+    return versions
 
 
 def _date_ahead(dag: DagState | None, record: JobRecord) -> datetime | None:

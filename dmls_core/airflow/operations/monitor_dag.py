@@ -127,15 +127,15 @@ class ReapOperator(BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """Return the ids of the trainers that were ended."""
         task = context["task_instance"]
-        known: dict[tuple[str, str], bool] = {}
+        active: dict[tuple[str, str], bool] = {}
 
         def is_active(dag_id: str, run_id: str) -> bool:
-            if (dag_id, run_id) not in known:
+            if (dag_id, run_id) not in active:
                 states = task.get_task_states(
                     dag_id=dag_id, run_ids=[run_id], task_ids=[TaskId.SEARCH.value]
                 ).get(run_id, {})
-                known[dag_id, run_id] = any(state in ACTIVE_STATES for state in states.values())
-            return known[dag_id, run_id]
+                active[dag_id, run_id] = any(state in ACTIVE_STATES for state in states.values())
+            return active[dag_id, run_id]
 
         ended = load_runner(airflow_settings()).reap(is_active)
         for trainer in ended:

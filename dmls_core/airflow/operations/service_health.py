@@ -155,12 +155,12 @@ def _probe_airflow() -> str:
 
 
 def _probe_store(store: Store) -> str:
-    found = list(itertools.islice(store.list(layout.JOBS), 1))
+    jobs = list(itertools.islice(store.list(layout.JOBS), 1))
     try:
         write_read_delete(store)
     except StoreError as error:
         raise ProbeError(f"it is readable but not writable: {error}", UNWRITABLE_HINT) from error
-    return "responds; jobs are registered" if found else "responds; no job is registered yet"
+    return "responds; jobs are registered" if jobs else "responds; no job is registered yet"
 
 
 def _probe_triton(address: str, store: Store) -> str:

@@ -64,10 +64,10 @@ class Watchdog:
                 self._failures.observe(session)
                 notes = _find_stuck_runs(session, records)
             late = self._find_late(records)
-            notes |= {(found.record.team, found.record.name): found.reason for found in late}
+            notes |= {(version.record.team, version.record.name): version.reason for version in late}
             self._write({**notes, **{_job_of(key): _damaged(fault) for key, fault in faults.items()}})
-            for found in late:
-                self._unblock(found)
+            for version in late:
+                self._unblock(version)
             self._write_services()
             with database.create_session(scoped=False) as session:
                 self._failures.correct(session, self._store)

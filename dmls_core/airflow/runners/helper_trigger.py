@@ -88,8 +88,8 @@ class HelperTrigger(TrainerTrigger):
             returns.remove(helper, time.time())
 
     async def _waiting(self, store: Store) -> list[float]:
-        at, found = HelperTrigger.queues.get(self.engine, (0.0, []))
+        at, waiting = HelperTrigger.queues.get(self.engine, (0.0, []))
         if time.monotonic() - at >= QUEUE_SECONDS / 2 or not at:
-            found = list((await in_thread(waiting_since, store, self.engine)).values())
-            HelperTrigger.queues[self.engine] = (time.monotonic(), found)
-        return found
+            waiting = list((await in_thread(waiting_since, store, self.engine)).values())
+            HelperTrigger.queues[self.engine] = (time.monotonic(), waiting)
+        return waiting

@@ -114,8 +114,8 @@ def nodes_environment(job: Job, settings: AirflowSettings) -> dict[str, str]:
     if job.spec.resources.nodes == 1:
         return {}
     if address := ProcessSettings.from_environment().dask_scheduler:
-        own = {name: text for name, text in os.environ.items() if name.startswith("DASK_")}
-        return {DASK_SCHEDULER: address, **own}
+        dask = {name: text for name, text in os.environ.items() if name.startswith("DASK_")}
+        return {DASK_SCHEDULER: address, **dask}
     runner = load_runner(settings)
     if runner.starts_nodes:
         return {NODE_TRAINERS: ""} if runner.starts_nodes == "trainers" else {}

@@ -58,8 +58,8 @@ class TrainerEvents:
     def of(cls, runner: Runner) -> TrainerEvents:
         """Return the events of a runner with these settings for the running event loop."""
         runners = cls._instances.setdefault(asyncio.get_running_loop(), {})
-        for known, events in runners.items():
-            if (type(known), known.settings) == (type(runner), runner.settings):
+        for other, events in runners.items():
+            if (type(other), other.settings) == (type(runner), runner.settings):
                 return events
         return runners.setdefault(runner, cls(runner))
 

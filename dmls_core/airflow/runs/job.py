@@ -190,10 +190,10 @@ def download_model(job: Job, store: Store, folder: Path) -> Path:
 
 def _download(job: Job, store: Store, folder: Path, prefix: str) -> Path:
     base = layout.run_folder(job.team, job.name, job.run_key)
-    for found in store.list(f"{base}{prefix}"):
-        path = folder / found.key.removeprefix(base)
+    for file in store.list(f"{base}{prefix}"):
+        path = folder / file.key.removeprefix(base)
         path.parent.mkdir(parents=True, exist_ok=True)
-        store.download(found.key, path)
+        store.download(file.key, path)
     return folder
 
 

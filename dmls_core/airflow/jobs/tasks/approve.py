@@ -153,19 +153,20 @@ def comparison_table(evaluated: Mapping[str, Any], candidate: Candidate, champio
             f"The candidate has {metric} {score:.4f} on its holdout. The champion is version "
             f"{champion.version}: {objection}."
         )
-    found = candidate.comparison or {}
-    low, high = found["interval"]
+    compared = candidate.comparison or {}
+    low, high = compared["interval"]
     rows = [
         f"| | {metric} |",
         "| --- | --- |",
-        f"| champion, version {champion.version} | {found['champion_score']:.4f} |",
-        f"| **candidate** | **{found['challenger_score']:.4f}** |",
-        f"| improvement | {found['difference']:+.4f} |",
+        f"| champion, version {champion.version} | {compared['champion_score']:.4f} |",
+        f"| **candidate** | **{compared['challenger_score']:.4f}** |",
+        f"| improvement | {compared['difference']:+.4f} |",
         f"| 95 % interval | {low:+.4f} to {high:+.4f} |",
-        f"| probability of more than {found['min_improvement']:g} | {found['probability']:.1%} |",
-        f"| rows | {found['rows']:,} |",
+        f"| probability of more than {compared['min_improvement']:g} | {compared['probability']:.1%} |",
+        f"| rows | {compared['rows']:,} |",
     ]
-    return "\n".join(rows) + f"\n\n{found['reason'][:1].upper()}{found['reason'][1:]}. {found['note']}"
+    reason = compared["reason"]
+    return "\n".join(rows) + f"\n\n{reason[:1].upper()}{reason[1:]}. {compared['note']}"
 
 
 def _summary(candidate: Candidate, champion: Champion | None) -> str:
@@ -175,10 +176,10 @@ def _summary(candidate: Candidate, champion: Champion | None) -> str:
         return "there is no champion yet"
     if objection := incomparable(candidate, champion):
         return f"the champion is version {champion.version}: {objection}"
-    found = candidate.comparison or {}
+    compared = candidate.comparison or {}
     return (
-        f"on {found['rows']:,} common rows {found['challenger_score']:.4f}, and the champion (version "
-        f"{champion.version}) {found['champion_score']:.4f}: {found['reason']}"
+        f"on {compared['rows']:,} common rows {compared['challenger_score']:.4f}, and the champion (version "
+        f"{champion.version}) {compared['champion_score']:.4f}: {compared['reason']}"
     )
 
 

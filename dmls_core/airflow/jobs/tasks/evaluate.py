@@ -16,8 +16,8 @@ class EvaluateOperator(JobTask):
         """Return the candidate's score, metric and comparison, and whether it is good enough to deploy."""
         result = read_result(run.job, run.store)
         for artifact in result["artifacts"]:
-            found = run.store.head(run.job.run_file(artifact["name"]))
-            if found is None or found.size != artifact["bytes"]:
+            stored = run.store.head(run.job.run_file(artifact["name"]))
+            if stored is None or stored.size != artifact["bytes"]:
                 raise RunnerError(
                     f"{artifact['name']} of the run is not the file that the trainer wrote; clear `search`"
                 )

@@ -40,7 +40,7 @@ def _champion(run: JobRun) -> dict[str, Any] | None:
     """Return version and run key of the champion to compare with; ``None`` if there is none."""
     from dmls_core.tracking.registry import champion_of
 
-    found = champion_of(run.settings.mlflow_uri, run.job.model_name)
-    if found is None or found.run_key == run.job.run_key:
+    champion = champion_of(run.settings.mlflow_uri, run.job.model_name)
+    if champion is None or champion.run_key == run.job.run_key:
         return None
-    return {"version": found.version, "run_key": found.run_key}
+    return {"version": champion.version, "run_key": champion.run_key}

@@ -36,8 +36,8 @@ def tag_decision(run: JobRun) -> None:
     """Copy the decision from the run's folder to the model's version in MLflow, if MLflow answers."""
     from dmls_core.tracking.decision import DECISION_TAG, REASON_TAG
 
-    found = json.loads(run.store.get(run.job.run_file(layout.DECISION)))
-    _tag(run, {DECISION_TAG: found["decision"], REASON_TAG: f"{found['by']}: {found['reason']}"})
+    decision = json.loads(run.store.get(run.job.run_file(layout.DECISION)))
+    _tag(run, {DECISION_TAG: decision["decision"], REASON_TAG: f"{decision['by']}: {decision['reason']}"})
 
 
 def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoice) -> None:
@@ -69,9 +69,9 @@ def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoic
         facts["One row takes"] = f"{served.proof.milliseconds:.2f} ms (median, over the slower protocol)"
         facts["Served by"] = DESCRIPTIONS[served.proof.backend]
     facts["Served with"] = choice.text
-    for found in choice.measured:
-        rates = " to ".join(f"{rate:,.0f}" for rate in (min(found.rates), max(found.rates)))
-        name = f"Measured with {describe_scaling(found.scaling)}"
+    for measurement in choice.measured:
+        rates = " to ".join(f"{rate:,.0f}" for rate in (min(measurement.rates), max(measurement.rates)))
+        name = f"Measured with {describe_scaling(measurement.scaling)}"
         facts[f"{name}, again" if name in facts else name] = f"{rates} requests per second, 8 clients"
     _tag(run, {SERVING_TAG: choice.text})
     with suppress(ObjectMissingError):  # runs of earlier releases have no card

@@ -84,8 +84,8 @@ class ValidateOperator(JobTask):
             return selector.select(interval) or self._wait(run, selector, interval)
         if spec.data.source:
             run.reporter.running(f"reading {spec.data.source.label}")
-        own = run.job.changed or spec.data.source is not None
-        return select_without_interval(run.store, record, spec) if own else None
+        has_inputs = run.job.changed or spec.data.source is not None
+        return select_without_interval(run.store, record, spec) if has_inputs else None
 
     def _wait(self, run: JobRun, selector: InputSelector, interval: DataInterval) -> NoReturn:
         spec, pattern = run.job.spec, run.job.spec.partitions
