@@ -17,22 +17,22 @@ AccessControl = dict[str, dict[str, list[str]]]
 """Role -> resource -> actions, as a DAG's ``access_control``."""
 
 
-def access_of_teams(wanted: TeamRoles) -> dict[str, AccessControl]:
-    """Return the ``access_control`` of the DAGs of each team in ``wanted``; needs Airflow's database.
+def access_of_teams(roles_of_teams: TeamRoles) -> dict[str, AccessControl]:
+    """Return the ``access_control`` of the DAGs of each team in ``roles_of_teams``; needs Airflow's database.
 
     Without FAB it is empty: Airflow then ignores the ``access_control`` of DAGs.
     """
-    if not wanted or not uses_fab():
+    if not roles_of_teams or not uses_fab():
         return {}
     from dmls_core.airflow import database
 
     with database.create_session(scoped=False) as session:
-        known = database.fab_roles(session)
-    if missing := {role for roles in wanted.values() for role in roles} - known:
+        existing = database.fab_roles(session)
+    if missing := {role for roles in roles_of_teams.values() for role in roles} - existing:
         _warn(frozenset(missing))
     return {
-        team: {role: {"DAGs": sorted(actions)} for role, actions in roles.items() if role in known}
-        for team, roles in wanted.items()
+        team: {role: {"DAGs": sorted(actions)} for role, actions in roles.items() if role in existing}
+        for team, roles in roles_of_teams.items()
     }
 
 

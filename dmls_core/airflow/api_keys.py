@@ -15,11 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.models.variable import Variable
-from airflow.utils.session import create_session
 from pydantic import BaseModel, Field, ValidationError
-from sqlalchemy import ColumnElement, delete, select
 
-from dmls_core.airflow import database
+from dmls_core.airflow import audit_log, database
 from dmls_core.errors import NotFoundError, UserError, ValidationIssue
 from dmls_core.store import layout
 
@@ -90,17 +88,17 @@ def create_key(
         expires=now + timedelta(days=days) if days else None,
         sha256=_sha256(secret),
     )
-    with create_session() as session:
-        session.add(_variable(record))
+    description = f"API key of {record.scope}"
+    with database.create_session() as session:
+        Variable.set(VARIABLE + identity, record.model_dump_json(), description, session=session)
     _log(CREATED, record, user)
     return _public(record), f"{PREFIX}{identity}_{secret}"
 
 
 def list_keys(team: str, job: str | None = None) -> list[ApiKey]:
     """Return the keys of a team, newest first; with ``job``, only those that open it, the team's included."""
-    own = Variable.key.startswith(VARIABLE, autoescape=True)
-    found = [key for key in _read(own) if key.team == team and (not job or key.job in (None, job))]
-    return [_public(key) for key in sorted(found, key=lambda key: key.created, reverse=True)]
+    keys = [key for key in _read(prefix=VARIABLE) if key.team == team and (not job or key.job in (None, job))]
+    return [_public(key) for key in sorted(keys, key=lambda key: key.created, reverse=True)]
 
 
 def revoke_key(identity: str, team: str, job: str | None, user: str) -> ApiKey:
@@ -119,8 +117,8 @@ def revoke_key(identity: str, team: str, job: str | None, user: str) -> ApiKey:
                 hint="a key of a whole team is revoked as the team's",
             )
         )
-    with create_session() as session:
-        session.execute(delete(Variable).where(_named(identity)))
+    with database.create_session() as session:
+        Variable.delete(VARIABLE + identity, session=session)
     _cache.pop(identity, None)
     _log(REVOKED, key, user)
     return _public(key)
@@ -152,37 +150,26 @@ def _sha256(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _named(identity: str) -> ColumnElement[bool]:
-    return Variable.key == VARIABLE + identity
-
-
 def _find(identity: str) -> _Record | None:
-    return next(iter(_read(_named(identity))), None)
+    return next(iter(_read(key=VARIABLE + identity)), None)
 
 
-def _read(condition: ColumnElement[bool]) -> list[_Record]:
-    """Return the records in variables that meet a condition.
+def _read(**names: str) -> list[_Record]:
+    """Return the records in the variables with these names.
 
     A variable of an Airflow team does not count: its members could write one that names any job.
     """
-    query = select(Variable).where(condition, Variable.team_name.is_(None))
-    with create_session() as session:
-        contents = {variable.key: variable.val for variable in session.scalars(query)}
-    found = []
+    with database.create_session() as session:
+        contents = database.variables(session, **names)
+    records = []
     for name, content in contents.items():
         try:
-            record = _Record.model_validate_json(content or "")
+            record = _Record.model_validate_json(content)
         except ValidationError:
             continue
         if name == VARIABLE + record.id:
-            found.append(record)
-    return found
-
-
-def _variable(record: _Record) -> Variable:
-    description = f"API key of {record.scope}"
-    content = record.model_dump_json()
-    return Variable(VARIABLE + record.id, content, description)  # type: ignore[no-untyped-call]
+            records.append(record)
+    return records
 
 
 def _public(record: _Record) -> ApiKey:
@@ -192,4 +179,4 @@ def _public(record: _Record) -> ApiKey:
 def _log(event: str, key: ApiKey, user: str) -> None:
     dag_id = layout.dag_id(key.team, key.job) if key.job else f"{database.DAG_PREFIX}{key.team}"
     extra: dict[str, Any] = {"id": key.id, "name": key.name, "opens": key.scope}
-    database.record_event(event, dag_id, user, extra)
+    audit_log.record_event(event, dag_id, user, extra)

@@ -11,9 +11,9 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep as CurrentUser
 from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 from airflow.configuration import conf
-from airflow.models.dag import DagModel
 from fastapi import Request
 
+from dmls_core.airflow import database
 from dmls_core.airflow.settings import airflow_settings, team_entries, uses_fab
 
 ACTIONS = {"GET": "can_read", "PUT": "can_edit", "DELETE": "can_delete"}
@@ -32,7 +32,7 @@ def airflow_team(dag_id: str) -> str | None:
     """Return the team of Airflow that a job belongs to, also of one that has no DAG yet."""
     if not conf.getboolean("core", "multi_team"):
         return None
-    return team_entries().get(_team_of(dag_id)) or DagModel.get_team_name(dag_id)
+    return team_entries().get(_team_of(dag_id)) or database.airflow_team(dag_id)
 
 
 def is_authorized(

@@ -1,8 +1,7 @@
-"""Queries of Airflow's metadata database: DAGs, runs, tasks, XComs, pools, the audit log, and health."""
+"""All reads of Airflow's metadata database, which DMLS does not write: DAGs, runs, tasks, pools, health."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,15 +16,14 @@ from airflow.models.log import Log
 from airflow.models.pool import Pool
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.trigger import Trigger
+from airflow.models.variable import Variable
 from airflow.models.xcom import XComModel
-from airflow.sdk.timezone import utcnow
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from airflow.utils.types import DagRunType
-from sqlalchemy import column, func, select, table
+from sqlalchemy import column, func, or_, select, table
 from sqlalchemy.orm import Session
 
-from dmls_core.airflow.jobs.approval import REJECT
 from dmls_core.airflow.settings import bundle_entries
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.store import layout
@@ -234,11 +232,11 @@ def last_durations(
         .subquery()
     )
     rows = session.execute(select(ranked).where(ranked.c.age <= count).order_by(ranked.c.age))
-    found: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     for row in rows:
         if row.start_date and row.end_date:
-            found.setdefault(row.dag_id, []).append((row.end_date - row.start_date).total_seconds())
-    return found
+            durations.setdefault(row.dag_id, []).append((row.end_date - row.start_date).total_seconds())
+    return durations
 
 
 def pool_slots(session: Session, *, ours: bool = False) -> dict[str, int]:
@@ -306,39 +304,83 @@ def audit_events(session: Session, dag_id: str, events: Iterable[str], limit: in
     return [LogEvent(row.dttm, row.event, row.owner, row.run_id, row.extra) for row in rows]
 
 
-def record_event(event: str, dag_id: str, user: str, extra: dict[str, Any]) -> None:
-    """Write an entry into Airflow's audit log."""
-    with create_session() as session:
-        entry = Log(event=event, dag_id=dag_id, owner=user, owner_display_name=user, extra=json.dumps(extra))
-        session.add(entry)
-
-
-def withdraw_approvals(session: Session, dag_ids: Collection[str]) -> int:
-    """Bring the deadlines of these DAGs' unanswered approvals forward to now; return how many waited.
-
-    Airflow's scheduler then rejects them and resumes their tasks.
-    """
+def unanswered_approvals(session: Session) -> set[str]:
+    """Return the DAGs of which a run waits for an approval."""
     query = (
-        select(HITLDetail)
-        .join(HITLDetail.task_instance)
+        select(TaskInstance.dag_id)
+        .join(HITLDetail, HITLDetail.ti_id == TaskInstance.id)
         .where(
             TaskInstance.task_id == TaskId.APPROVE,
             TaskInstance.state == TaskInstanceState.AWAITING_INPUT,
             HITLDetail.responded_at.is_(None),
         )
     )
-    waiting = [found for found in session.scalars(query) if found.task_instance.dag_id in dag_ids]
-    for found in waiting:
-        found.defaults = [REJECT]  # type: ignore[assignment]  # Airflow stores lists in it
-        found.task_instance.trigger_timeout = utcnow()
-    return len(waiting)
+    return set(session.scalars(query))
+
+
+def runs_ahead(session: Session, limit: datetime) -> dict[str, datetime]:
+    """Return the DAGs with unfinished runs that are dated after ``limit``, and the latest date of each.
+
+    Airflow continues such a run when its date has come. Runs that a user triggers or backfills do not count:
+    their dates may lie in the future on purpose.
+    """
+    query = select(DagRun.dag_id, DagRun.run_after, DagRun.logical_date).where(
+        OURS_RUN,
+        DagRun.run_type.in_((DagRunType.SCHEDULED, DagRunType.ASSET_TRIGGERED)),
+        DagRun.state.in_(("queued", "running")),
+        or_(DagRun.run_after > limit, DagRun.logical_date > limit),
+    )
+    ahead: dict[str, datetime] = {}
+    for dag_id, *dates in session.execute(query):
+        ahead[dag_id] = max([ahead.get(dag_id, limit), *(date for date in dates if date)])
+    return ahead
+
+
+def run_totals(session: Session) -> list[tuple[str, str, int, float]]:
+    """Return (DAG ID, state, number, total seconds) of the runs of jobs, by DAG and state."""
+    query = (
+        select(DagRun.dag_id, DagRun.state, func.count(), func.sum(DagRun.duration))
+        .where(DagRun.dag_id.like(f"{DAG_PREFIX}%.%"))
+        .group_by(DagRun.dag_id, DagRun.state)
+        .order_by(DagRun.dag_id, DagRun.state)
+    )
+    return [
+        (dag_id, str(state), number, float(seconds or 0))
+        for dag_id, state, number, seconds in session.execute(query)
+    ]
+
+
+def waiting_searches(session: Session, team: str) -> tuple[int, int | None]:
+    """Return the number of a team's waiting runs without backfills, and the smallest of their weights."""
+    query = select(func.count(), func.min(TaskInstance.priority_weight)).where(
+        or_(TaskInstance.state.is_(None), TaskInstance.state.in_(("scheduled", "queued"))),
+        TaskInstance.task_id == TaskId.SEARCH.value,
+        TaskInstance.map_index <= 0,
+        ~TaskInstance.run_id.startswith("backfill__", autoescape=True),
+        TaskInstance.dag_id.startswith(layout.team_prefix(team), autoescape=True),
+    )
+    count, smallest = session.execute(query).one()
+    return count, smallest
+
+
+def variables(session: Session, *, key: str = "", prefix: str = "") -> dict[str, str]:
+    """Return the variables with ``key``, or whose keys begin with ``prefix``; none of Airflow's teams."""
+    named = Variable.key == key if key else Variable.key.startswith(prefix, autoescape=True)
+    query = select(Variable).where(named, Variable.team_name.is_(None))
+    return {variable.key: variable.val or "" for variable in session.scalars(query)}
+
+
+def airflow_team(dag_id: str) -> str | None:
+    """Return the team of Airflow that a DAG belongs to, by its bundle."""
+    team: str | None = DagModel.get_team_name(dag_id)
+    return team
 
 
 def bundle_version(session: Session) -> str | None:
     """Return the version of the registry that Airflow's DAG processor has loaded."""
     name = next((entry["name"] for entry in bundle_entries()), "")
-    found: str | None = session.scalar(select(DagBundleModel.version).where(DagBundleModel.name == name))
-    return found
+    version: str | None = session.scalar(select(DagBundleModel.version).where(DagBundleModel.name == name))
+    return version
 
 
 def airflow_health() -> dict[str, str]:

@@ -11,16 +11,14 @@ import secrets
 from collections.abc import Iterator
 from functools import cache
 
-from airflow.models.dagrun import DagRun
-from airflow.utils.session import create_session
 from prometheus_client.core import GaugeMetricFamily, Metric, SummaryMetricFamily
-from sqlalchemy import func, select
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from dmls_core.airflow import database
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.errors import DmlsError
 from dmls_core.monitoring.prometheus import CONTENT_TYPE, JobMetricsCollector, exposition
@@ -61,18 +59,12 @@ def run_metrics() -> Iterator[Metric]:
     labels = ("team", "job", "state")
     durations = SummaryMetricFamily("dmls_run_duration_seconds", "Duration of finished runs.", labels=labels)
     open_runs = GaugeMetricFamily("dmls_runs_open", "Queued and running runs.", labels=labels)
-    query = (
-        select(DagRun.dag_id, DagRun.state, func.count(), func.sum(DagRun.duration))
-        .where(DagRun.dag_id.like("dmls.%.%"))
-        .group_by(DagRun.dag_id, DagRun.state)
-        .order_by(DagRun.dag_id, DagRun.state)
-    )
-    with create_session() as session:
-        for dag_id, state, number, duration in session.execute(query):
+    with database.create_session() as session:
+        for dag_id, state, number, seconds in database.run_totals(session):
             _, team, job = dag_id.split(".", 2)
-            values = (team, job, str(state))
+            values = (team, job, state)
             if state in FINISHED:
-                durations.add_metric(values, count_value=number, sum_value=float(duration or 0))
+                durations.add_metric(values, count_value=number, sum_value=seconds)
             else:
                 open_runs.add_metric(values, number)
     yield durations

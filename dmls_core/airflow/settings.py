@@ -175,11 +175,6 @@ class AirflowSettings(BaseModel):
         '`{"shop": 600, "*": 60}`; `"*"` means each other team. Each process of the API server counts by '
         "itself, so a team gets its quota once for each of them.",
     )
-    keep_runs_days: int = Field(
-        90,
-        ge=1,
-        description="Days for which Airflow's database keeps finished runs; `dmls clean` deletes older ones.",
-    )
     monitor_cron: str = Field(
         "@hourly", description="When the monitor runs, in UTC; empty: only when a user triggers it."
     )

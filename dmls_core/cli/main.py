@@ -16,7 +16,7 @@ from dmls_core.cli.console import debugging, print_crash, print_error
 from dmls_core.cli.job_commands import list_jobs, logs, show, submit
 from dmls_core.cli.key_commands import keys
 from dmls_core.cli.model_commands import approve, canary, drift, export, predict, rollback, score, undeploy
-from dmls_core.cli.platform_commands import clean, demo, doctor, down, env, sign, up
+from dmls_core.cli.platform_commands import demo, doctor, down, env, sign, up
 from dmls_core.cli.spec_commands import init, node, plan, schema, train, validate
 from dmls_core.errors import DmlsError, PlatformError
 
@@ -30,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Platform": {"demo": demo, "up": up, "down": down, "env": env, "doctor": doctor, "clean": clean},
+    "Platform": {"demo": demo, "up": up, "down": down, "env": env, "doctor": doctor},
     "Specs": {
         "validate": validate,
         "schema": schema,

@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 
 from dmls_core.cli.console import JobArgument, JsonOption, err, out, parse_job, print_json
-from dmls_core.cli.embedded_airflow import use_embedded_airflow
 from dmls_core.cli.platform_start import print_addresses, start
 from dmls_core.errors import DmlsError, PlatformError
 from dmls_core.settings import (
@@ -105,35 +104,6 @@ def env(as_json: JsonOption = False) -> None:
         return
     for name, value in sorted(variables.items()):
         print(f"export {name}={shlex.quote(value)}")  # noqa: T201 - rich would replace :names: of emoji
-
-
-def clean(
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Delete them; without it they are only counted.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Delete old finished runs of jobs from Airflow's database. It needs Airflow's configuration.
-
-    Run it daily on the scheduler's machine; the embedded platform and compose do. The setting
-    `keep_runs_days` says which runs are old. A job's newest run and its last scheduled one stay.
-    """
-    with use_embedded_airflow():
-        from dmls_core.airflow.operations import history
-        from dmls_core.airflow.settings import airflow_settings
-
-    days = airflow_settings().keep_runs_days
-    old = history.count_old(days)
-    if yes:
-        history.delete_old(old.before)
-    if as_json:
-        counts = {"days": days, "runs": old.runs, "dags": old.dags, "events": old.events, "deleted": yes}
-        print_json({"schema": 1, **counts})
-        return
-    counted = (
-        f"{old.runs} finished runs of {old.dags} DAGs and {old.events} audit events older than {days} days"
-    )
-    out.print(f"deleted {counted}" if yes else f"would delete {counted}; `dmls clean --yes` deletes them")
 
 
 def doctor(as_json: JsonOption = False) -> None:

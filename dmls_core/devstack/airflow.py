@@ -42,14 +42,11 @@ CONNECTION = "aws_default"
 STUDY_CONNECTION = "dmls_study"
 _MIGRATE_SECONDS = 300
 
-_CLEAN_DAILY = 'while sleep 86400; do "$0" -P -m dmls_core.cli clean --yes; done'
-"""Shell program that deletes old runs from Airflow's database."""
-
 Runner = Literal["docker", "process"]
 
 
 def airflow_services(context: Context, runner: Runner) -> list[Service]:
-    """Return the API server, the scheduler, the triggerer, the DAG processor, and what deletes old runs."""
+    """Return the API server, the scheduler, the triggerer and the DAG processor."""
     environment = airflow_environment(context, runner)
     health = f"{context.url('airflow')}/api/v2/monitor/health"
 
@@ -77,13 +74,6 @@ def airflow_services(context: Context, runner: Runner) -> list[Service]:
         component("airflow-scheduler", ["scheduler", "--skip-serve-logs"], beats("scheduler")),
         component("airflow-triggerer", ["triggerer", "--skip-serve-logs"], beats("triggerer")),
         component("airflow-dag-processor", ["dag-processor"], beats("dag_processor")),
-        Service(
-            name="airflow-clean",
-            command=["/bin/sh", "-c", _CLEAN_DAILY, sys.executable],
-            folder=context.state / "airflow",
-            environment=environment,
-            ready=lambda _: True,
-        ),
     ]
 
 

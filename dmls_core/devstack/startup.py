@@ -85,7 +85,6 @@ AIRFLOW = (
     "airflow-scheduler",
     "airflow-triggerer",
     "airflow-dag-processor",
-    "airflow-clean",
 )
 
 USERS = dict.fromkeys(("s3-guard", "mlflow", "triton", *AIRFLOW), Stop("TERM", 10))

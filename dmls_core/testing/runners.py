@@ -125,8 +125,10 @@ class RunnerSuite:
         self, runner: Runner, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Callable[..., Launch]:
         """Return a function that prepares a job's search; the job's name selects the program's behavior."""
-        from dmls_core.airflow.bundle.dag_files import job_json, shard_file, write_dag_files
+        from dmls_core.airflow.bundle.dag_files import job_json, write_dag_files
+        from dmls_core.airflow.runners import TrainerOperator
         from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
+        from dmls_core.airflow.shards import shard_file
 
         def _launch(mode: str, *, worker: int = 0, last_try: bool = False, try_number: int = 1) -> Launch:
             data = store.put(f"incoming/suite/{mode}/data.csv", b"x,y\n1,a\n2,b\n")
@@ -153,6 +155,7 @@ class RunnerSuite:
                 "ti": task,
             }
             log, plan = LogRecorder(), {"worker": worker, "engine": "cpu"}
+            assert issubclass(runner.operator_class, TrainerOperator)
             operator = runner.operator_class(task_id="search", plan=plan)
             monkeypatch.setattr(type(operator), "log", log)
             monkeypatch.setattr(TrainerTrigger, "log", log)

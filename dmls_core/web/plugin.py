@@ -9,6 +9,7 @@ from pkgutil import resolve_name
 from airflow.plugins_manager import AirflowPlugin
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dmls_core.airflow.former_names import under_former_name
 from dmls_core.airflow.jobs.priority import LeaderPriorityStrategy
 from dmls_core.airflow.jobs.timetables import IntervalTimetable, SubmissionTimetable
 from dmls_core.airflow.links import MlflowRunLink, ReportLink
@@ -41,8 +42,16 @@ class DmlsPlugin(AirflowPlugin):
     """Extensions of Airflow's services."""
 
     name = "dmls"
-    timetables = [SubmissionTimetable, IntervalTimetable]  # noqa: RUF012 - as Airflow declares it
-    priority_weight_strategies = [LeaderPriorityStrategy]  # noqa: RUF012
+    timetables = [  # noqa: RUF012 - as Airflow declares it
+        SubmissionTimetable,
+        IntervalTimetable,
+        under_former_name(SubmissionTimetable),
+        under_former_name(IntervalTimetable),
+    ]
+    priority_weight_strategies = [  # noqa: RUF012
+        LeaderPriorityStrategy,
+        under_former_name(LeaderPriorityStrategy),
+    ]
     listeners = [ClockGuard()]  # noqa: RUF012
     operator_extra_links = [MlflowRunLink(), ReportLink()]  # noqa: RUF012
     fastapi_apps = [  # noqa: RUF012

@@ -1,13 +1,12 @@
 """Faults on a whole platform for some minutes, and a ledger of what was lost, doubled or served wrongly.
 
 `make chaos MINUTES=10` starts an embedded platform of its own, submits small jobs all the time, some of them
-twice, and meanwhile kills and stops services, fills the disk of S3, drops packets to a service, some or all,
-and sets the clock a day ahead or behind and back. Then the faults end, and the ledger asks Airflow, S3,
-MLflow and Triton what became of each submission. It exits with 1 if anything was lost, doubled or served
-wrongly.
+twice, and meanwhile kills and stops services, fills the disk of S3, and drops packets to a service, some or
+all. Then the faults end, and the ledger asks Airflow, S3, MLflow and Triton what became of each submission.
+It exits with 1 if anything was lost, doubled or served wrongly.
 
 As root it runs in a network namespace and with a small disk of its own; without root, no packet is lost and
-no disk is full. Without a C compiler, no clock is set. tests/faults/test_chaos.py is a short part of it.
+no disk is full. tests/faults/test_chaos.py is a short part of it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from tests.bench.report import Row, run
 from tests.e2e import data
 from tests.services.platform_client import PlatformClient
 from tests.services.platform_home import PlatformHome
-from tests.support.set_clock import SetClock
 
 SERVICES = (
     "s3",
@@ -58,11 +56,6 @@ SUBMISSION_SECONDS = 20.0
 DISK_BYTES = 16 << 30
 """Size of S3's disk, of which no byte is allocated before it is written."""
 
-WHERE = {"full disk": "s3", "clock": "all"}
-"""What a fault concerns that is not of one service."""
-
-DAY = 24 * 60 * 60
-
 END_SECONDS = 900
 """Time for all jobs to end once the faults have ended."""
 
@@ -72,16 +65,14 @@ SCRATCH = "DMLS_CHAOS_SCRATCH"
 class Faults:
     """One fault after another, until the block ends."""
 
-    def __init__(self, home: PlatformHome, disk: Path | None, clock: SetClock | None, seed: int) -> None:
-        self.home, self._disk, self._clock, self._draw = home, disk, clock, random.Random(seed)
+    def __init__(self, home: PlatformHome, disk: Path | None, seed: int) -> None:
+        self.home, self._disk, self._draw = home, disk, random.Random(seed)
         self.count: Counter[str] = Counter()
         kinds: dict[str, Callable[[str], Iterator[None]]] = {"kill": self._kill, "stop": self._stop}
         if os.geteuid() == 0:
             kinds |= {"lost packets": self._lose_all, "slow network": self._lose_some}
         if disk:
             kinds["full disk"] = self._fill
-        if clock:
-            kinds["clock"] = self._set_clock
         self._kinds = kinds
 
     def until(self, end: float) -> None:
@@ -89,7 +80,7 @@ class Faults:
         while time.monotonic() < end:
             kind, service = self._draw.choice(sorted(self._kinds)), self._draw.choice(SERVICES)
             self.count[kind] += 1
-            print(f"{kind}: {WHERE.get(kind, service)}", flush=True)
+            print(f"{kind}: {'s3' if kind == 'full disk' else service}", flush=True)
             with contextmanager(self._kinds[kind])(service):
                 time.sleep(self._draw.uniform(3, 12))
             time.sleep(self._draw.uniform(3, 12))
@@ -137,12 +128,6 @@ class Faults:
                 left //= 2
         yield
         filler.unlink()
-
-    def _set_clock(self, _: str) -> Iterator[None]:
-        assert self._clock
-        self._clock.set(self._draw.choice([-DAY, DAY]))
-        yield
-        self._clock.set(0)
 
 
 class Submitter:
@@ -265,10 +250,9 @@ def unserved(client: PlatformClient, name: str, end: float) -> str:
 def measure(arguments: argparse.Namespace) -> list[Row]:
     """Run the campaign; exit with 1 if the ledger does not balance."""
     scratch = Path(os.environ[SCRATCH])
-    clock = SetClock(scratch) if SetClock.possible() else None
-    with platform(scratch, clock) as (home, disk):
+    with platform(scratch) as (home, disk):
         client = PlatformClient(home.folder / "platform.json")
-        faults = Faults(home, disk, clock, arguments.seed)
+        faults = Faults(home, disk, arguments.seed)
         with Submitter(client, arguments.seed) as submitter, Asker(client) as asker:
             faults.until(time.monotonic() + 60 * arguments.minutes)
         home.platform.up()  # returns when what the last fault ended answers again
@@ -289,9 +273,9 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
 
 
 @contextmanager
-def platform(scratch: Path, clock: SetClock | None) -> Iterator[tuple[PlatformHome, Path | None]]:
+def platform(scratch: Path) -> Iterator[tuple[PlatformHome, Path | None]]:
     """Start a platform with the process runner, and S3's disk of its own if that can be had."""
-    os.environ |= {"DOCKER_HOST": "unix:///nonexistent.sock"} | (clock.environment if clock else {})
+    os.environ["DOCKER_HOST"] = "unix:///nonexistent.sock"
     home = PlatformHome(scratch / ".dmls")
     data_folder = scratch / ".dmls" / "s3" / "data"
     with small_disk(scratch, data_folder) as disk:

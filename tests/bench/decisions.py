@@ -29,8 +29,8 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from airflow.executors.base_executor import BaseExecutor
-
 from tests.bench.history import DAGS, RUNS, TASK_ROWS, TASKS, Bench, postgres
+
 from tests.bench.report import Row, run
 
 SPREAD = """

@@ -207,10 +207,12 @@ def test_an_approval_that_nobody_gives_keeps_the_champion(platform: PlatformClie
     assert (decision["decision"], decision["by"]) == ("keep", "deadline")
 
 
-def test_deleting_the_spec_withdraws_the_approval(platform: PlatformClient):
+def test_an_approval_after_the_spec_was_deleted_deploys_nothing(platform: PlatformClient):
     status = platform.wait_status("lab", "withdrawn", "awaiting approval")
 
     platform.delete("incoming/lab/withdrawn/spec.toml")
+    wait_for(lambda: "waits for an approval" in platform.status("lab", "withdrawn")["message"])
+    platform.approve("lab", "withdrawn")
 
     platform.wait_run("lab", "withdrawn", "success")
     (run,) = platform.runs("lab", "withdrawn")

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from dmls_core.airflow.bundle.dag_files import job_json, shard_file, write_dag_files
+from dmls_core.airflow.bundle.dag_files import job_json, write_dag_files
 from dmls_core.airflow.runners import helper_trigger
 from dmls_core.airflow.runners.process.runner import ProcessTrainerOperator, end_trainer, trainers_folder
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
 from dmls_core.airflow.settings import BUNDLE_CLASSPATH, AirflowSettings, airflow_settings
+from dmls_core.airflow.shards import shard_file
 from dmls_core.models import load_spec
 from dmls_core.search.study import elastic
 from dmls_core.store import Registry, Store, layout, open_store

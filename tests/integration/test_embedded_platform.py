@@ -44,7 +44,6 @@ SERVICES = {
     "airflow-scheduler",
     "airflow-triggerer",
     "airflow-dag-processor",
-    "airflow-clean",
 }
 
 

@@ -22,18 +22,14 @@ from airflow.dag_processing.bundles.base import BaseDagBundle, BundleVersion
 
 from dmls_core.airflow.access_control import AccessControl, access_of_teams
 from dmls_core.airflow.bundle.dag_files import (
-    dag_ids,
     has_stubs,
-    is_shard,
     job_json,
-    keep,
-    shard_file,
     static_dag_files,
     write_dag_files,
     write_stubs,
-    written_jobs,
 )
-from dmls_core.airflow.settings import airflow_settings, open_root, split_kwargs, team_entries
+from dmls_core.airflow.settings import open_root, split_kwargs, team_entries
+from dmls_core.airflow.shards import VERSION_FILE, dag_ids, is_shard, shard_file, written_jobs
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError
 from dmls_core.spec import Spec
 from dmls_core.store import JobRecord, Registry, Store, layout
@@ -44,9 +40,6 @@ if TYPE_CHECKING:
     from dmls_core.airflow.operations.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
-
-VERSION_FILE = "version"
-"""Holds the version of the other files in its folder; written last."""
 
 STALE_MARGIN_SECONDS = 10.0
 """Time beyond ``stale_dag_threshold`` after which a shard that lost a DAG is parsed again."""
@@ -103,7 +96,7 @@ class DmlsBundle(BaseDagBundle):
             if self.version is None:
                 # Parsers are forked from this process and inherit its imports.
                 import dmls_core.airflow.jobs.job_dag  # noqa: F401
-                from dmls_core.airflow.runners import load_runner
+                from dmls_core.airflow.runners.runner import load_runner
 
                 load_runner(self.settings)
                 if self._written_version() is None:
@@ -114,7 +107,7 @@ class DmlsBundle(BaseDagBundle):
         super().initialize()
 
     def refresh(self) -> None:
-        """Update the files to the current state of the registry; withdraw the approvals of retired jobs.
+        """Update the files to the current state of the registry.
 
         The DAG of a retired job stays, without a schedule, until its running runs have ended: Airflow
         schedules no task of a DAG that it does not have.
@@ -156,14 +149,14 @@ class DmlsBundle(BaseDagBundle):
         """
         registry, snapshots = self._open()
         everything, faults = self._list(registry)
-        own = [record for record in everything if self._has(record.team)]
-        found = {layout.dag_id(record.team, record.name): record for record in own}
-        retired = {dag_id for dag_id, record in found.items() if record.state == "retired"}
+        records_here = [record for record in everything if self._has(record.team)]
+        by_dag = {layout.dag_id(record.team, record.name): record for record in records_here}
+        retired = {dag_id for dag_id, record in by_dag.items() if record.state == "retired"}
         gone = retired if first else retired - self._unfinished(retired)
-        records = [record for dag_id, record in found.items() if dag_id not in gone]
+        records = [record for dag_id, record in by_dag.items() if dag_id not in gone]
         self._touch_due()
         access = {} if first else access_of_teams(self.settings.access_control)
-        moving = {} if first else self._find_moving(found.keys() - gone)
+        moving = {} if first else self._find_moving(by_dag.keys() - gone)
         done = self._written, self._access, self._moving
         if (records, access, moving) == done and self._written_version():
             return everything, faults
@@ -190,8 +183,8 @@ class DmlsBundle(BaseDagBundle):
         if mark == self._mark and not due:
             return self._everything, self._faults
         changes = registry.changes()
-        known = not due and not self._faults and self._change in changes
-        keys = list(changes.values())[list(changes).index(self._change) + 1 :] if known else None
+        is_continued = not due and not self._faults and self._change in changes
+        keys = list(changes.values())[list(changes).index(self._change) + 1 :] if is_continued else None
         faults: dict[str, str] = {}
         self._everything = registry.jobs(self._records, faults, keys)
         self._mark, self._change, self._faults = mark, next(reversed(changes), ""), faults
@@ -214,11 +207,11 @@ class DmlsBundle(BaseDagBundle):
             files = database.dag_files(session, self.name)
         moving = {}
         for dag_id in jobs & files.keys():
-            file, own = files[dag_id], shard_file(self.path, dag_id, self.settings.shards)
-            if is_shard(file) and file != own.name:
+            file, shard = files[dag_id], shard_file(self.path, dag_id, self.settings.shards)
+            if is_shard(file) and file != shard.name:
                 moving[dag_id] = file
-                if (own, MOVE_SECONDS) not in self._parse_again:
-                    self._plan_parse(own, MOVE_SECONDS)
+                if (shard, MOVE_SECONDS) not in self._parse_again:
+                    self._plan_parse(shard, MOVE_SECONDS)
         self._moved = not moving
         return moving
 
@@ -230,15 +223,13 @@ class DmlsBundle(BaseDagBundle):
         return [] if self.settings.team else static_dag_files()
 
     def _unfinished(self, retired: set[str]) -> set[str]:
-        """Withdraw the approvals of retired jobs; return the DAGs that have runs to finish."""
+        """Return the DAGs of retired jobs that have runs to finish."""
         if not retired:
             return set()
         from dmls_core.airflow import database
 
         # The DAG processor has a session of its own in this thread.
         with database.create_session(scoped=False) as session:
-            if count := database.withdraw_approvals(session, retired):
-                log.info("withdrawn approvals of retired jobs: %s", count)
             runs = database.unfinished_runs(session)
         return {dag_id for dag_id, state, paused in runs if state == "running" and not paused} & retired
 
@@ -261,14 +252,14 @@ class DmlsBundle(BaseDagBundle):
     def _write(self, records: list[JobRecord], version: str, store: Store) -> set[Path]:
         """Write the DAG files of these records; return the changed ones."""
         self._written = records
-        known = self._jobs
-        found = [(layout.dag_id(record.team, record.name), record) for record in records]
+        before = self._jobs
+        identified = [(layout.dag_id(record.team, record.name), record) for record in records]
         self._jobs = {
-            dag_id: known[dag_id]
-            for dag_id, record in found
-            if dag_id in known and known[dag_id][:2] == (record, self._access.get(record.team))
+            dag_id: before[dag_id]
+            for dag_id, record in identified
+            if dag_id in before and before[dag_id][:2] == (record, self._access.get(record.team))
         }
-        new = [(dag_id, record) for dag_id, record in found if dag_id not in self._jobs]
+        new = [(dag_id, record) for dag_id, record in identified if dag_id not in self._jobs]
         shas = sorted({record.spec_sha256 for _, record in new})
         with ThreadPoolExecutor(FETCH_THREADS) as pool:
             specs = dict(zip(shas, pool.map(lambda sha: self._spec(sha, store), shas), strict=True))
@@ -309,42 +300,3 @@ class DmlsBundle(BaseDagBundle):
             part.write_bytes(content)
             part.replace(cached)
         return spec
-
-
-def read_shard(dag_file: str, dag_id: str | None) -> dict[str, dict[str, Any]]:
-    """Return the jobs of a DAG file as ``write_dag_files`` takes them; of a pinned version only ``dag_id``.
-
-    Raises:
-        NotFoundError: the pinned version was deleted.
-        StoreError: the store cannot be read.
-    """
-    shard = Path(dag_file).with_suffix(".json")
-    entries: dict[str, dict[str, Any]] = (
-        json.loads(shard.read_text()) if shard.is_file() else _fetch(shard, dag_id)
-    )
-    return entries
-
-
-def _fetch(shard: Path, dag_id: str | None) -> dict[str, dict[str, Any]]:
-    """Fetch a job and keep it in the folder for its run's next task; without ``dag_id``, the whole shard."""
-    kept = shard.with_name(f"{dag_id}.json")
-    if dag_id and kept.is_file():
-        return {dag_id: json.loads(kept.read_text())}
-    settings = airflow_settings()
-    store = open_root(settings)
-    registry, snapshots = Registry(store), Snapshots(store)
-    version = (shard.parent / VERSION_FILE).read_text()
-    if not dag_id:
-        records = {layout.dag_id(record.team, record.name): record for record in snapshots.read(version)}
-        return {
-            member: {"record": record.as_json(), "spec": registry.spec(record.spec_sha256)}
-            for member, record in records.items()
-            if shard_file(shard.parent, member, settings.shards).stem == shard.stem
-        }
-    team, name = layout.parse_dag_id(dag_id)
-    record = snapshots.find(version, team, name)
-    if record is None:
-        return {}
-    entry = {"record": record.as_json(), "spec": registry.spec(record.spec_sha256)}
-    keep(kept, json.dumps(entry))
-    return {dag_id: entry}

@@ -1,1 +1,1 @@
-"""The intake DAG, and the triggers that watch for what it takes in."""
+"""The intake DAG, and the trigger that watches for submissions."""

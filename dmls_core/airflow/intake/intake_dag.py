@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 
-from dmls_core.airflow.intake.triggers import event_entries, submission_trigger
+from dmls_core.airflow.asset_events import event_entries
+from dmls_core.airflow.intake.submission_trigger import submission_trigger
 from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.errors import PlatformError

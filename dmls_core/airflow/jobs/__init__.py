@@ -1,1 +1,1 @@
-"""A job's DAG: its tasks, timetables, inputs, deadlines and status."""
+"""A job's DAG: its tasks, timetables, priority, deadlines and approval."""

@@ -15,8 +15,8 @@ from typing import Any
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from dmls_core.airflow.jobs.status import run_url
 from dmls_core.airflow.notifiers import notify
+from dmls_core.airflow.runs.status import run_url
 
 log = logging.getLogger(__name__)
 

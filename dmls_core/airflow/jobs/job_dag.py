@@ -11,22 +11,22 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, BaseOperator, Param, get_parsing_context
 
-from dmls_core.airflow.bundle.bundle import read_shard
 from dmls_core.airflow.jobs.deadlines import deadline_alert
-from dmls_core.airflow.jobs.deployment_tasks import ApproveOperator, PromoteOperator, StageOperator
-from dmls_core.airflow.jobs.job import PARAM
-from dmls_core.airflow.jobs.job_tasks import (
-    EvaluateOperator,
-    PlanOperator,
-    RegisterOperator,
-    ValidateOperator,
-)
 from dmls_core.airflow.jobs.priority import LEADER_PRIORITY
-from dmls_core.airflow.jobs.status import report_failure
+from dmls_core.airflow.jobs.tasks.approve import ApproveOperator
+from dmls_core.airflow.jobs.tasks.evaluate import EvaluateOperator
+from dmls_core.airflow.jobs.tasks.plan import PlanOperator
+from dmls_core.airflow.jobs.tasks.promote import PromoteOperator
+from dmls_core.airflow.jobs.tasks.register import RegisterOperator
+from dmls_core.airflow.jobs.tasks.stage import StageOperator
+from dmls_core.airflow.jobs.tasks.validate import ValidateOperator
 from dmls_core.airflow.jobs.timetables import make_timetable
-from dmls_core.airflow.runners import load_runner
+from dmls_core.airflow.runners.runner import load_runner
 from dmls_core.airflow.runners.trainer import choose_pool
+from dmls_core.airflow.runs.job import PARAM
+from dmls_core.airflow.runs.status import report_failure
 from dmls_core.airflow.settings import airflow_settings
+from dmls_core.airflow.shards import read_shard
 from dmls_core.airflow.task_id import TaskId
 
 log = logging.getLogger(__name__)
@@ -62,10 +62,10 @@ def load_shard(file: str) -> dict[str, DAG]:
 
     A job that cannot be built becomes a DAG whose documentation gives the reason: it hides no other DAG.
     """
-    wanted = get_parsing_context().dag_id
-    entries = read_shard(file, wanted)
-    if wanted in entries:
-        entries = {wanted: entries[wanted]}
+    task_dag = get_parsing_context().dag_id
+    entries = read_shard(file, task_dag)
+    if task_dag in entries:
+        entries = {task_dag: entries[task_dag]}
     return {dag_id: _build_or_explain(dag_id, entry) for dag_id, entry in entries.items()}
 
 

@@ -25,7 +25,6 @@ from dmls_core.store import layout
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy.orm import Session
 
 SPACING_SECONDS = 300
 """How much later a run's time is for each waiting run of its team, divided by the team's share."""
@@ -41,8 +40,6 @@ MAX_WEIGHT = 2**31 - 1
 
 MAX_HELPER_WEIGHT = 1000
 """Weight of a search's second trainer; those of runs reach it in 68 years."""
-
-WAITING = ("scheduled", "queued")
 
 
 class LeaderPriorityStrategy(PriorityWeightStrategy):
@@ -95,26 +92,8 @@ def _share(team: str) -> float:
 
 
 def _read_waiting(team: str) -> tuple[int, int | None]:
-    from airflow.utils.session import create_session
+    from dmls_core.airflow import database
 
     # Not the thread's session: its owner, the scheduler, has an open transaction.
-    with create_session(scoped=False) as session:
-        return read_waiting(session, team)
-
-
-def read_waiting(session: Session, team: str) -> tuple[int, int | None]:
-    """Return the number of a team's waiting runs without backfills, and the smallest of their weights."""
-    from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy import func, or_, select
-
-    from dmls_core.airflow.task_id import TaskId
-
-    query = select(func.count(), func.min(TaskInstance.priority_weight)).where(
-        or_(TaskInstance.state.is_(None), TaskInstance.state.in_(WAITING)),
-        TaskInstance.task_id == TaskId.SEARCH.value,
-        TaskInstance.map_index <= 0,
-        ~TaskInstance.run_id.startswith("backfill__", autoescape=True),
-        TaskInstance.dag_id.startswith(layout.team_prefix(team), autoescape=True),
-    )
-    count, last = session.execute(query).one()
-    return count, last
+    with database.create_session(scoped=False) as session:
+        return database.waiting_searches(session, team)

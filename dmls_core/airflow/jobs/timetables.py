@@ -6,81 +6,16 @@ Airflow's serialized DAGs store the class paths.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 from airflow.utils.types import DagRunType
 from pendulum import DateTime, duration, now, parse
 
-from dmls_core.spec.partitions import GRIDS, has_fields, parse_pattern
+from dmls_core.airflow.runs.intervals import Intervals, intervals_of
 
-if TYPE_CHECKING:
-    from airflow.timetables.interval import CronDataIntervalTimetable
-
-
-UNRESTRICTED = TimeRestriction(earliest=None, latest=None, catchup=True)
-
-
-class Intervals:
-    """The half-open intervals between consecutive times of a cron expression, or preset such as ``@weekly``.
-
-    Airflow's timetable computes them. It is created on first use and shared by all jobs with the same
-    expression: describing a cron expression in words costs more than the rest of a DAG's parse.
-    """
-
-    def __init__(self, cron: str, timezone: str) -> None:
-        self.cron = cron
-        self.timezone = timezone
-
-    def before(self, moment: DateTime) -> DataInterval:
-        """Return the last interval that ends at or before ``moment``."""
-        return _timetable(self.cron, self.timezone).infer_manual_data_interval(run_after=moment)
-
-    def after(self, interval: DataInterval) -> DataInterval:
-        """Return the interval after ``interval``; raise ``ValueError`` if the cron expression has none."""
-        info = self.next_within(interval, UNRESTRICTED)
-        if info is None or info.data_interval is None:
-            raise ValueError(f"no interval of {self.cron!r} follows {interval}")
-        return info.data_interval
-
-    def next_within(self, last: DataInterval | None, restriction: TimeRestriction) -> DagRunInfo | None:
-        """Return the run of the interval after ``last`` that starts within ``restriction``, for backfills."""
-        return _timetable(self.cron, self.timezone).next_dagrun_info(
-            last_automated_data_interval=last, restriction=restriction
-        )
-
-    def ends(self, moment: DateTime) -> Iterator[DateTime]:
-        """Yield the ends of the intervals that end after ``moment``: when scheduled runs are due."""
-        interval = self.before(moment)
-        while True:
-            interval = self.after(interval)
-            yield interval.end
-
-    def window_start(self, interval: DataInterval, count: int) -> DateTime:
-        """Return the start of the first of ``count`` consecutive intervals that end with ``interval``."""
-        start = interval.start
-        for _ in range(count - 1):
-            start = self.before(start).start
-        return start
-
-
-def intervals_of(path: str | None, cron: str | None, timezone: str, *, has_time: bool) -> Intervals | None:
-    """Return the intervals of the schedule, else of the partitions, else days; ``None`` without time."""
-    if cron is not None:
-        return Intervals(cron, timezone)
-    if path is not None and has_fields(path):
-        return Intervals(GRIDS[parse_pattern(path).unit], timezone)
-    return Intervals(GRIDS["day"], timezone) if has_time else None
-
-
-@lru_cache(maxsize=4096)
-def _timetable(cron: str, timezone: str) -> CronDataIntervalTimetable:
-    from airflow.timetables.interval import CronDataIntervalTimetable
-    from pendulum import timezone as find_zone
-
-    return CronDataIntervalTimetable(cron, find_zone(timezone))
+CLEANED_AFTER = duration(days=30)
+"""Age from which an admission without a run had one, which ``airflow db clean`` has deleted."""
 
 
 def make_timetable(dag_id: str, record: dict[str, Any], spec: dict[str, Any]) -> SubmissionTimetable:
@@ -146,12 +81,20 @@ class SubmissionTimetable(Timetable):
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """Return the run of this admission, unless that run or a later one exists."""
+        """Return the run of this admission, unless that run or a later one exists or is deleted by now."""
         admitted = self.admission
-        if last_automated_data_interval is not None and last_automated_data_interval.end >= admitted:
+        if last_automated_data_interval is None:
+            if self.is_old:
+                return None
+        elif last_automated_data_interval.end >= admitted:
             return None
         # A clock that was ahead at the admission does not delay the run.
         return DagRunInfo(min(admitted, now("UTC")), DataInterval.exact(admitted))
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the admission is so old that its run, if Airflow has none, was deleted."""
+        return self.admission < now("UTC") - CLEANED_AFTER
 
     @property
     def admission(self) -> DateTime:
@@ -242,12 +185,16 @@ class IntervalTimetable(SubmissionTimetable):
         if restriction.latest is not None:
             return self.intervals.next_within(last, restriction)
         first = super().next_dagrun_info(last_automated_data_interval=last, restriction=restriction)
-        if first is not None or last is None or not self.scheduled:
+        if first is not None or not self.scheduled:
             return first
-        scheduled = last if last.start < last.end else self.intervals.before(self.admission)
+        newest = self.intervals.before(now("UTC") - duration(seconds=self.delay))
+        if last is None:
+            # All runs are deleted, and those of past intervals were among them.
+            scheduled = newest
+        else:
+            scheduled = last if last.start < last.end else self.intervals.before(self.admission)
         next_interval = self.intervals.after(scheduled)
         if not self.catchup:
-            newest = self.intervals.before(now("UTC") - duration(seconds=self.delay))
             next_interval = newest if newest.end > next_interval.end else next_interval
         return DagRunInfo(next_interval.end + duration(seconds=self.delay), next_interval)
 

@@ -3,7 +3,6 @@
 By the wall clock, a DAG processor remembers when it last read each bundle and each file, and a scheduler and
 a triggerer when they last wrote their heartbeat. Once the clock is a day behind these dates, no new job gets
 its DAG for a day, and a scheduler that works looks dead. Only the process itself can forget them.
-``clock_steps`` corrects the dates in the database.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ def watch() -> None:
         before = now
         time.sleep(LOOK_SECONDS)
     log.critical(
-        "the clock was set back by %.0f seconds: this process ends, since it remembers dates that lie in the "
-        "future; its supervisor must start it again",
+        "The system clock moved back %.0f s. Stopping so that the supervisor restarts this service.",
         before - now,
     )
     os.kill(os.getpid(), signal.SIGTERM)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from dmls_core.airflow import database
 from dmls_core.airflow.database import DagState, Session
@@ -14,6 +14,9 @@ from dmls_core.store import JobRecord, layout
 
 LATE_AFTER = 60.0
 """Seconds after which a version without a run is late; a run is usually there after a few."""
+
+CLOCK_TOLERANCE = timedelta(minutes=1)
+"""Clocks of several machines differ by less; later dates are those of a clock that was set back."""
 
 QUERIED_RUNS = 1000
 
@@ -69,7 +72,7 @@ def _explain(session: Session, late: dict[str, JobRecord]) -> dict[str, LateVers
     dags = database.dag_states(session)
     running = {dag_id for dag_id, _, _ in database.unfinished_runs(session)}
     ends = database.latest_interval_ends(session, late.keys())
-    found = {}
+    versions = {}
     for dag_id, record in late.items():
         dag, end = dags.get(dag_id), ends.get(dag_id)
         blocked = (
@@ -79,15 +82,23 @@ def _explain(session: Session, late: dict[str, JobRecord]) -> dict[str, LateVers
             and end is not None
             and end >= record.admitted_at
         )
-        reason = _reason(dag, running=dag_id in running, blocked=blocked)
+        ahead = _date_ahead(dag, record)
+        reason = _reason(dag, running=dag_id in running, blocked=blocked, ahead=ahead)
         version = f"version {record.version}, accepted {record.admitted_at:%Y-%m-%d %H:%M} UTC"
-        found[dag_id] = LateVersion(
+        versions[dag_id] = LateVersion(
             record, f"Airflow has not started {version}: {reason}", end if blocked else None
         )
-    return found
+    return versions
 
 
-def _reason(dag: DagState | None, *, running: bool, blocked: bool) -> str:
+def _date_ahead(dag: DagState | None, record: JobRecord) -> datetime | None:
+    """Return when Airflow starts the version, if that lies in the future."""
+    if dag is None or dag.next_run is None or dag.next_date != record.admitted_at:
+        return None
+    return dag.next_run if dag.next_run > datetime.now(UTC) + CLOCK_TOLERANCE else None
+
+
+def _reason(dag: DagState | None, *, running: bool, blocked: bool, ahead: datetime | None) -> str:
     if dag is None:
         return "it has no DAG of the job yet. See `dmls doctor` and the DAG processor's log"
     if dag.paused:
@@ -97,6 +108,8 @@ def _reason(dag: DagState | None, *, running: bool, blocked: bool) -> str:
             "the job's previous run has not finished, or waits for approval (`dmls approve` approves it). "
             "The new run starts after it"
         )
+    if ahead:
+        return f"the system clock was set back. The run starts at {ahead:%Y-%m-%d %H:%M} UTC"
     if blocked:
         return "a clock was set, or an interval of the schedule ended meanwhile. The run starts in a moment"
     return "see `dmls doctor` and the scheduler's log"

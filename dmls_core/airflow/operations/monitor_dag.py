@@ -12,10 +12,10 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.bundle.dag_files import written_jobs
 from dmls_core.airflow.operations.repair_dag import RepairOperator
-from dmls_core.airflow.runners import load_runner
+from dmls_core.airflow.runners.runner import load_runner
 from dmls_core.airflow.settings import airflow_settings, open_root
+from dmls_core.airflow.shards import written_jobs
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.hardware import parse_memory
 from dmls_core.store import JobRecord, Registry
@@ -127,15 +127,15 @@ class ReapOperator(BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """Return the ids of the trainers that were ended."""
         task = context["task_instance"]
-        known: dict[tuple[str, str], bool] = {}
+        active: dict[tuple[str, str], bool] = {}
 
         def is_active(dag_id: str, run_id: str) -> bool:
-            if (dag_id, run_id) not in known:
+            if (dag_id, run_id) not in active:
                 states = task.get_task_states(
                     dag_id=dag_id, run_ids=[run_id], task_ids=[TaskId.SEARCH.value]
                 ).get(run_id, {})
-                known[dag_id, run_id] = any(state in ACTIVE_STATES for state in states.values())
-            return known[dag_id, run_id]
+                active[dag_id, run_id] = any(state in ACTIVE_STATES for state in states.values())
+            return active[dag_id, run_id]
 
         ended = load_runner(airflow_settings()).reap(is_active)
         for trainer in ended:
@@ -159,7 +159,6 @@ class CleanOperator(BaseOperator):
 
 def _known_jobs(context: Context) -> list[tuple[JobRecord, dict[str, Any]]]:
     """Return what the DAG processor has written on this host: reading thousands of jobs takes a minute."""
-    from dmls_core.airflow.bundle.bundle import DmlsBundle
-
     bundle = getattr(context["task_instance"], "bundle_instance", None)
-    return written_jobs(bundle.tracking) if isinstance(bundle, DmlsBundle) else []
+    folder = getattr(bundle, "tracking", None)  # of a DmlsBundle
+    return written_jobs(folder) if folder else []

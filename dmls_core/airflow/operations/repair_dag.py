@@ -11,7 +11,8 @@ import pendulum
 from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.intake.triggers import event_entries, interruption_trigger
+from dmls_core.airflow.asset_events import event_entries
+from dmls_core.airflow.operations.interruption_trigger import interruption_trigger
 from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
 
 DAG_ID = "dmls.repair"

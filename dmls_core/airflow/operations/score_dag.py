@@ -9,7 +9,8 @@ import pendulum
 from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.intake.triggers import event_entries, scoring_trigger
+from dmls_core.airflow.asset_events import event_entries
+from dmls_core.airflow.operations.scoring_trigger import scoring_trigger
 from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
 from dmls_core.errors import UserError
 from dmls_core.store import Registry, Store, layout
@@ -39,15 +40,15 @@ class FindOperator(BaseOperator):
             if job:
                 team, _, name = job.partition("/")
                 files = context["params"]["files"] or list_files(store, team, name)
-                found = [(team, name, file) for file in files]
+                waiting = [(team, name, file) for file in files]
             else:
                 changed = {(team, name, file) for team, name, file in event_entries(context, "changed")}
-                found = find_unscored(store, sorted(changed))
+                waiting = find_unscored(store, sorted(changed))
         except UserError as error:
             raise AirflowFailException(str(error)) from error
-        if not found:
+        if not waiting:
             raise AirflowSkipException("there is nothing to score")
-        return [found[start::MAX_TASKS] for start in range(min(MAX_TASKS, len(found)))]
+        return [waiting[start::MAX_TASKS] for start in range(min(MAX_TASKS, len(waiting)))]
 
 
 class ScoreOperator(BaseOperator):
@@ -86,8 +87,8 @@ class ScoreOperator(BaseOperator):
             model = layout.model_name(team, job)
             connect = partial(Predictor, open_repository(settings), place(servers, model)[0], model)
             scoring = FileScoring(store, connect, team, job, file, options)
-            found = scoring.run(partial(read_table, team), self.log.info)
-        return {"file": file, "version": found.version, "rows": found.rows, "result": found.result}
+            outcome = scoring.run(partial(read_table, team), self.log.info)
+        return {"file": file, "version": outcome.version, "rows": outcome.rows, "result": outcome.result}
 
 
 def score_dag() -> DAG:

@@ -11,11 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import httpx
 
 from dmls_core.airflow import database
+from dmls_core.airflow.operations.late_versions import CLOCK_TOLERANCE
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS, FIL
@@ -32,6 +34,8 @@ HTTP_SECONDS = 30.0
 ASKED_MODELS = 5
 """Models that a server is asked for, in order to know its FIL backend."""
 
+CLOCK_HINT = "wait until then, or submit these jobs under other names"
+
 State = Literal["ok", "slow", "broken", "missing"]
 
 
@@ -44,8 +48,12 @@ class Probe:
     hint: str = ""
 
 
-class UnwritableError(PlatformError):
-    """The store can be read, and refuses to write."""
+class ProbeError(PlatformError):
+    """A service responds, but is broken, with the remedy."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,7 @@ def _health(name: str, probe: Probe, running: Future[tuple[float, str]] | None, 
         return Health(name, "slow", late, None, probe.address, probe.hint)
     except Exception as error:  # noqa: BLE001 - any error of a client library means that the service is broken
         message = str(error)[:300] or type(error).__name__
-        hint = UNWRITABLE_HINT if isinstance(error, UnwritableError) else probe.hint
+        hint = error.hint if isinstance(error, ProbeError) else probe.hint
         return Health(name, "broken", message, None, probe.address, hint)
     return Health(name, "ok", message, round(milliseconds, 1), probe.address)
 
@@ -136,16 +144,24 @@ def _probe_airflow() -> str:
     unhealthy = [f"{name} is {state}" for name, state in states.items() if state != "healthy"]
     if unhealthy:
         raise PlatformError(", ".join(unhealthy))
+    with database.create_session() as session:
+        ahead = database.runs_ahead(session, datetime.now(UTC) + CLOCK_TOLERANCE)
+    if ahead:
+        raise ProbeError(
+            f"the system clock was set back: runs of {', '.join(sorted(ahead))} are dated up to "
+            f"{max(ahead.values()):%Y-%m-%d %H:%M} UTC, and wait until then",
+            CLOCK_HINT,
+        )
     return f"{', '.join(sorted(states))} are healthy"
 
 
 def _probe_store(store: Store) -> str:
-    found = list(itertools.islice(store.list(layout.JOBS), 1))
+    jobs = list(itertools.islice(store.list(layout.JOBS), 1))
     try:
         write_read_delete(store)
     except StoreError as error:
-        raise UnwritableError(f"it is readable but not writable: {error}") from error
-    return "responds; jobs are registered" if found else "responds; no job is registered yet"
+        raise ProbeError(f"it is readable but not writable: {error}", UNWRITABLE_HINT) from error
+    return "responds; jobs are registered" if jobs else "responds; no job is registered yet"
 
 
 def _probe_triton(address: str, store: Store) -> str:

@@ -1,7 +1,7 @@
 """Write into ``_status`` what keeps an accepted version from running, and have a blocked version run.
 
-A failed run whose status still says that it runs is corrected. So are dates in Airflow's database that lie in
-the future since a clock was set back.
+A failed run whose status still says that it runs is corrected. A run that is dated in the future, since a
+clock was set back, and one that waits for the approval of a retired job are left to people, and named.
 
 The page ``incoming/_status.md`` names the services that fail.
 
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from dmls_core.airflow import database
-from dmls_core.airflow.operations.clock_steps import correct_dates
-from dmls_core.airflow.operations.late_versions import LateVersion, LateVersions
+from dmls_core.airflow.database import Session
+from dmls_core.airflow.operations.late_versions import CLOCK_TOLERANCE, LateVersion, LateVersions
 from dmls_core.airflow.operations.service_health import Health, Probe, probe_all
 from dmls_core.airflow.operations.unreported_failures import UnreportedFailures
 from dmls_core.errors import DmlsError
@@ -31,6 +31,11 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS = 10.0
 
 THREADS = 16
+
+RETIRED_NOTE = (
+    "The job is retired, but its last run waits for an approval. Decline it with Retire on the job's page, "
+    "or in Airflow"
+)
 
 JobKey = tuple[str, str]
 """(Team, job)."""
@@ -49,20 +54,20 @@ class Watchdog:
         self._notes: dict[JobKey, str] = {}
         self._due = 0.0
 
-    def watch(self, records: Iterable[JobRecord], faults: Mapping[str, str]) -> None:
+    def watch(self, records: Collection[JobRecord], faults: Mapping[str, str]) -> None:
         """Look every ``WATCH_SECONDS`` at the registry's records, and at the keys that are unreadable."""
         if time.monotonic() < self._due:
             return
         try:
             # The DAG processor has a session of its own in this thread.
             with database.create_session(scoped=False) as session:
-                correct_dates(session, datetime.now(UTC))
                 self._failures.observe(session)
+                notes = _find_stuck_runs(session, records)
             late = self._find_late(records)
-            notes = {(found.record.team, found.record.name): found.reason for found in late}
+            notes |= {(version.record.team, version.record.name): version.reason for version in late}
             self._write({**notes, **{_job_of(key): _damaged(fault) for key, fault in faults.items()}})
-            for found in late:
-                self._unblock(found)
+            for version in late:
+                self._unblock(version)
             self._write_services()
             with database.create_session(scoped=False) as session:
                 self._failures.correct(session, self._store)
@@ -121,6 +126,22 @@ class Watchdog:
             Registry(self._store).postpone(late.record, late.blocked_until)
         except DmlsError as error:
             log.warning("cannot postpone the admission of %s: %s", late.record, error)
+
+
+def _find_stuck_runs(session: Session, records: Iterable[JobRecord]) -> dict[JobKey, str]:
+    """Return what keeps runs from ending that only people can help."""
+    ahead = database.runs_ahead(session, datetime.now(UTC) + CLOCK_TOLERANCE)
+    notes = {
+        layout.parse_dag_id(
+            dag_id
+        ): f"The system clock was set back, and the run is dated {date:%Y-%m-%d %H:%M} "
+        "UTC. Airflow continues it then. To train earlier, submit the job under another name"
+        for dag_id, date in ahead.items()
+        if layout.is_of_job(dag_id)
+    }
+    asked = database.unanswered_approvals(session)
+    retired = [(record.team, record.name) for record in records if record.state == "retired"]
+    return notes | {job: RETIRED_NOTE for job in retired if layout.dag_id(*job) in asked}
 
 
 def _job_of(key: str) -> JobKey:

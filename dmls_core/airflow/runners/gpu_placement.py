@@ -73,8 +73,8 @@ class GpuSurvey:
 
         On a GPU that trainers use already, their utilization does not count, but their shares do.
         """
-        found = [gpu for gpu in self.gpus if self._is_free(gpu, memory)]
-        return sorted(found, key=lambda gpu: (self._leased(gpu), gpu.used - gpu.total, gpu.index))
+        free = [gpu for gpu in self.gpus if self._is_free(gpu, memory)]
+        return sorted(free, key=lambda gpu: (self._leased(gpu), gpu.used - gpu.total, gpu.index))
 
     def reason(self, memory: int) -> str:
         """Return why a trainer waits, such as ``waits for a GPU: 2 of 2 in use``."""
@@ -116,8 +116,8 @@ def parse_probe(output: str, limit: int = 0) -> list[ProbedGpu]:
             samples.setdefault(int(parts[0]), []).append((parts[1], percent, used, total))
     if not samples:
         raise RunnerError(f"nvidia-smi reports no GPU: {output.strip()[-300:] or 'no output'}")
-    found = [_mean(index, rows) for index, rows in sorted(samples.items())]
-    return found[:limit] if limit else found
+    gpus = [_mean(index, rows) for index, rows in sorted(samples.items())]
+    return gpus[:limit] if limit else gpus
 
 
 def _mean(index: int, rows: Sequence[tuple[str, float, float, float]]) -> ProbedGpu:

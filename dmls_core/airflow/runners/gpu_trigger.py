@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from dmls_core.airflow.jobs.status import StatusReporter
 from dmls_core.airflow.runners.gpu_placement import GpuSurvey
 from dmls_core.airflow.runners.runner import in_thread, load_runner
+from dmls_core.airflow.runs.status import StatusReporter
 from dmls_core.airflow.settings import airflow_settings, open_root
 
 PROBE_INTERVAL_SECONDS = 10.0

@@ -54,7 +54,9 @@ class HelperTrigger(TrainerTrigger):
             if end.done():
                 return end.result()
             late.result()
-            self.log.info("The trial takes too long for the run that waits: ending the trainer")
+            self.log.info(
+                "Stopping the trainer: its trial did not finish in time, and another run needs the slot"
+            )
             return TrainerExit(0, "was ended for a run that waits")
         finally:
             end.cancel()
@@ -74,7 +76,7 @@ class HelperTrigger(TrainerTrigger):
                     now = time.time()
                     since = returns.leaving(waiting, now).get(helper)
                     if since is not None and not asked:
-                        self.log.info("Another run waits for a trainer: this one is asked to leave")
+                        self.log.info("Another run needs this slot: asking the trainer to leave the search")
                         await in_thread(store.put, request, b"")
                         asked = True
                 except DmlsError as error:
@@ -86,8 +88,8 @@ class HelperTrigger(TrainerTrigger):
             returns.remove(helper, time.time())
 
     async def _waiting(self, store: Store) -> list[float]:
-        at, found = HelperTrigger.queues.get(self.engine, (0.0, []))
+        at, waiting = HelperTrigger.queues.get(self.engine, (0.0, []))
         if time.monotonic() - at >= QUEUE_SECONDS / 2 or not at:
-            found = list((await in_thread(waiting_since, store, self.engine)).values())
-            HelperTrigger.queues[self.engine] = (time.monotonic(), found)
-        return found
+            waiting = list((await in_thread(waiting_since, store, self.engine)).values())
+            HelperTrigger.queues[self.engine] = (time.monotonic(), waiting)
+        return waiting

@@ -7,7 +7,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,20 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from dmls_core import extensions
 from dmls_core.airflow.runners.gpu_placement import GpuSurvey
-from dmls_core.airflow.runners.trainer_events import TrainerEvents
 from dmls_core.airflow.settings import AirflowSettings
 
 if TYPE_CHECKING:
-    from dmls_core.airflow.runners.trainer_operator import TrainerOperator
+    from airflow.sdk import BaseOperator
 
 IsActive = Callable[[str, str], bool]
 """``(DAG id, run id)`` -> whether Airflow runs the task ``search`` of that run."""
-
-POLL_SECONDS = 1.0
-"""Interval between two looks at a trainer, for a runner that gets no events."""
-
-RECHECK_SECONDS = 60.0
-"""Longest time between two looks at a trainer whose service sends events: some may be lost."""
 
 LOST = -1
 """Exit code of a trainer whose real one is unknown."""
@@ -82,11 +74,11 @@ class Runner(ABC):
         False
     """
 
-    operator_class: ClassVar[type[TrainerOperator]]
-    """Airflow operator of the task ``search``, which starts the trainer."""
+    operator_class: ClassVar[type[BaseOperator]]
+    """Airflow operator of the task ``search``, which starts the trainer: a ``TrainerOperator``."""
 
     sends_events: ClassVar[bool] = False
-    """Whether ``changes`` reports the ends of trainers; if not, triggers ask every ``POLL_SECONDS``."""
+    """Whether ``changes`` reports the ends of trainers; if not, triggers ask every second."""
 
     starts_nodes: ClassVar[Literal["", "processes", "trainers"]] = ""
     """How the nodes of ``[resources] nodes`` start: the trainer starts child processes, or the operator
@@ -141,20 +133,6 @@ class Runner(ABC):
         A thread of the triggerer reads them for all trainers of a runner that ``sends_events``.
         """
         return iter(())
-
-    async def wait(self, key: str) -> TrainerExit:
-        """Wait for the trainer's end in the triggerer's event loop, without blocking it."""
-        interval = RECHECK_SECONDS if self.sends_events else POLL_SECONDS
-        with TrainerEvents.of(self).subscribed(key) as changed:
-            while True:
-                changed.clear()
-                try:
-                    if found := await in_thread(self.exit_of, key):
-                        return found
-                except self.service_errors as error:
-                    log.warning("cannot see the trainer (%s); trying again", error)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), interval)
 
 
 def load_runner(settings: AirflowSettings) -> Runner:

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from dmls_core.airflow.jobs.job import Job
 from dmls_core.airflow.runners.gpu_placement import estimate_gpu_memory
 from dmls_core.airflow.runners.runner import load_runner
+from dmls_core.airflow.runs.job import Job
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError, SpecError, ValidationIssue
 from dmls_core.hardware import parse_memory
@@ -114,8 +114,8 @@ def nodes_environment(job: Job, settings: AirflowSettings) -> dict[str, str]:
     if job.spec.resources.nodes == 1:
         return {}
     if address := ProcessSettings.from_environment().dask_scheduler:
-        own = {name: text for name, text in os.environ.items() if name.startswith("DASK_")}
-        return {DASK_SCHEDULER: address, **own}
+        dask = {name: text for name, text in os.environ.items() if name.startswith("DASK_")}
+        return {DASK_SCHEDULER: address, **dask}
     runner = load_runner(settings)
     if runner.starts_nodes:
         return {NODE_TRAINERS: ""} if runner.starts_nodes == "trainers" else {}

@@ -1,4 +1,4 @@
-"""What a runner's service reports about trainers, read by one thread for all triggers of a process."""
+"""Wait for the ends of trainers; one thread of a process reads the events of the runner's service."""
 
 from __future__ import annotations
 
@@ -8,16 +8,36 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
-if TYPE_CHECKING:
-    from dmls_core.airflow.runners.runner import Runner
+from dmls_core.airflow.runners.runner import Runner, TrainerExit, in_thread
+
+POLL_SECONDS = 1.0
+"""Interval between two looks at a trainer, for a runner that gets no events."""
+
+RECHECK_SECONDS = 60.0
+"""Longest time between two looks at a trainer whose service sends events: some may be lost."""
 
 RECONNECT_SECONDS = 5.0
 """Wait before the events are read again after the service has disconnected."""
 
 log = logging.getLogger(__name__)
+
+
+async def wait_for_exit(runner: Runner, key: str) -> TrainerExit:
+    """Wait for a trainer's end in the triggerer's event loop, without blocking it."""
+    interval = RECHECK_SECONDS if runner.sends_events else POLL_SECONDS
+    with TrainerEvents.of(runner).subscribed(key) as changed:
+        while True:
+            changed.clear()
+            try:
+                if ended := await in_thread(runner.exit_of, key):
+                    return ended
+            except runner.service_errors as error:
+                log.warning("cannot see the trainer (%s); trying again", error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), interval)
 
 
 class TrainerEvents:
@@ -38,8 +58,8 @@ class TrainerEvents:
     def of(cls, runner: Runner) -> TrainerEvents:
         """Return the events of a runner with these settings for the running event loop."""
         runners = cls._instances.setdefault(asyncio.get_running_loop(), {})
-        for known, events in runners.items():
-            if (type(known), known.settings) == (type(runner), runner.settings):
+        for other, events in runners.items():
+            if (type(other), other.settings) == (type(runner), runner.settings):
                 return events
         return runners.setdefault(runner, cls(runner))
 

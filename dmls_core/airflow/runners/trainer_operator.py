@@ -17,14 +17,14 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk.types import TaskInstance
 
-from dmls_core.airflow.jobs.job import Job, job_of, read_result
-from dmls_core.airflow.jobs.status import StatusReporter
 from dmls_core.airflow.runners.gpu_placement import GpusBusyError
 from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
 from dmls_core.airflow.runners.helper_trigger import HelperTrigger
 from dmls_core.airflow.runners.runner import Runner, load_runner
 from dmls_core.airflow.runners.trainer import KEY_LABEL, Trainer, make_trainer, trainer_labels
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
+from dmls_core.airflow.runs.job import Job, job_of, read_result
+from dmls_core.airflow.runs.status import StatusReporter
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, RunnerError

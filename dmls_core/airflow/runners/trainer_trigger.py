@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from dmls_core.airflow.jobs.status import StatusReporter
 from dmls_core.airflow.runners.runner import LOST, Runner, TrainerExit, in_thread, load_runner
+from dmls_core.airflow.runners.trainer_events import wait_for_exit
+from dmls_core.airflow.runs.status import StatusReporter
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.errors import DmlsError, ObjectMissingError
 from dmls_core.store import Store
@@ -85,7 +86,7 @@ class TrainerTrigger(BaseTrigger):
 
     async def _wait(self, runner: Runner, store: Store) -> TrainerExit:
         """Return how the trainer ended, or how it is to be recorded before it is removed."""
-        return await runner.wait(self.key)
+        return await wait_for_exit(runner, self.key)
 
     async def on_kill(self) -> None:
         """End the trainer, because a user ended or cleared the task, and report it."""

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH, STUDY_CONNECTION, pools
@@ -36,6 +37,9 @@ print(json.dumps([runner.settings.runner, runner.check()]))
 """
 
 _RESTART_HINT = "restart SeaweedFS, unless s3-guard does within a minute: it refuses some writes until then"
+
+_CLOCK_TOLERANCE = timedelta(minutes=1)
+"""Clocks of several machines differ by less."""
 
 _INTAKE = "dmls.intake"
 """The DAG that the bundle always has."""
@@ -161,7 +165,7 @@ def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
     ]
     try:
         rest = AirflowClient(settings.airflow_url, settings.airflow_username, settings.airflow_password)
-        checks += [_bundle(rest), *(_pool(rest, name) for name in pools())]
+        checks += [_bundle(rest), _dates(rest), *(_pool(rest, name) for name in pools())]
         return checks if embedded else [*checks, _check_study_connection(rest)]
     except DmlsError as error:
         hint = "check DMLS_AIRFLOW_USERNAME and DMLS_AIRFLOW_PASSWORD"
@@ -180,6 +184,24 @@ def _bundle(rest: AirflowClient) -> Check:
         f"give [dag_processor] dag_bundle_config_list an entry with classpath {BUNDLE_CLASSPATH}, and check "
         "the connection that it names: the DAG processor's log says what it lacks",
     )
+
+
+def _dates(rest: AirflowClient) -> Check:
+    """Check that no run that Airflow has created is dated in the future, as after a clock was set back."""
+    limit = (datetime.now(UTC) + _CLOCK_TOLERANCE).strftime("%Y-%m-%dT%H:%M:%SZ")
+    unfinished = "state=queued&state=running&run_type=scheduled&run_type=asset_triggered"
+    waiting = set()
+    for date in ("run_after", "logical_date"):
+        page = rest.get(f"/api/v2/dags/~/dagRuns?{unfinished}&{date}_gt={limit}")
+        waiting |= {run["dag_id"] for run in page["dag_runs"]}
+    if waiting:
+        return Check(
+            "airflow dates",
+            "broken",
+            f"the clock was set back: runs of {', '.join(sorted(waiting))} are dated in the future, and wait",
+            "wait until then, or submit these jobs under other names",
+        )
+    return Check("airflow dates", "ok", "no run is dated in the future")
 
 
 def _pool(rest: AirflowClient, name: str) -> Check:

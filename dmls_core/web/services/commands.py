@@ -10,10 +10,10 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from dmls_core.airflow import database
+from dmls_core.airflow import audit_log
 from dmls_core.airflow.jobs import approval
 from dmls_core.airflow.jobs.approval import Answer
-from dmls_core.airflow.jobs.job import PARAM
+from dmls_core.airflow.runs.job import PARAM
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings, open_repository
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ConflictError, NotFoundError, ValidationIssue
@@ -109,7 +109,7 @@ def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedV
     with _served_job(team, name) as served:
         done = served.roll_back(version, f"{user} on the DMLS page")
     extra = {"version": done.version, "previous": done.previous}
-    database.record_event(ROLLED_BACK, layout.dag_id(team, name), user, extra)
+    audit_log.record_event(ROLLED_BACK, layout.dag_id(team, name), user, extra)
     job_index().refresh()
     return done
 
@@ -118,7 +118,7 @@ def undeploy(team: str, name: str, user: str) -> int | None:
     """Stop serving the job's model, and return the version that was served; see ``ServedJob.stop``."""
     with _served_job(team, name) as served:
         version = served.stop(f"{user} on the DMLS page")
-    database.record_event(UNDEPLOYED, layout.dag_id(team, name), user, {"version": version})
+    audit_log.record_event(UNDEPLOYED, layout.dag_id(team, name), user, {"version": version})
     job_index().refresh()
     return version
 
@@ -164,7 +164,7 @@ def _delete_spec(store: Store, team: str, name: str, user: str) -> bool:
         return False
     store.delete(key)
     admit(store, team, name)
-    database.record_event(RETIRED, layout.dag_id(team, name), user, {})
+    audit_log.record_event(RETIRED, layout.dag_id(team, name), user, {})
     job_index().refresh()
     return True
 
@@ -187,7 +187,7 @@ def replace_spec(store: Store, team: str, name: str, text: str, *, etag: str, us
         raise ConflictError(
             f"the spec of {team}/{name} has changed since you opened it: open it again"
         ) from error
-    database.record_event(CHANGED_SPEC, layout.dag_id(team, name), user, {})
+    audit_log.record_event(CHANGED_SPEC, layout.dag_id(team, name), user, {})
     job_index().refresh()
     return written
 

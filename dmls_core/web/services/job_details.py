@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from dmls_core.airflow import api_keys, database
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized, may_approve
 from dmls_core.airflow.database import LogEvent, Session
-from dmls_core.airflow.jobs.job import PARAM
+from dmls_core.airflow.runs.job import PARAM
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import read_status
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from dmls_core.airflow import database
 from dmls_core.airflow.database import DagRun, Session
-from dmls_core.airflow.jobs.job import INPUTS, PARAM
+from dmls_core.airflow.runs.job import INPUTS, PARAM
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import NotFoundError, ObjectMissingError, ValidationIssue
 from dmls_core.store import JobRecord, ObjectInfo, Store, layout

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from dmls_core import sandbox
-from dmls_core.airflow import database
+from dmls_core.airflow import audit_log
 from dmls_core.airflow.settings import airflow_settings, open_repository
 from dmls_core.data.formats.detection import describe, detect
 from dmls_core.data.formats.names import file_format, format_of, formats
@@ -119,7 +119,7 @@ def submit_file(team: str, name: str, file: str, path: Path, user: str) -> Score
     size = path.stat().st_size
     check_file(team, name, file, _sample_bytes(file, path), size)
     open_store_for_uploads().upload(_key(team, name, file), path)
-    database.record_event(SCORED, layout.dag_id(team, name), user, {"file": file})
+    audit_log.record_event(SCORED, layout.dag_id(team, name), user, {"file": file})
     return read_scored_file(team, name, file)
 
 
@@ -146,7 +146,7 @@ def delete_file(team: str, name: str, file: str, user: str) -> None:
     store.delete(_key(team, name, file))  # first, so that it is not scored again
     for own in (file + ENDING, result_name(file)):
         store.delete(layout.scored_file(team, name, own))
-    database.record_event(DELETED_FILE, layout.dag_id(team, name), user, {"file": file})
+    audit_log.record_event(DELETED_FILE, layout.dag_id(team, name), user, {"file": file})
 
 
 def check_file(team: str, name: str, file: str, content: bytes, size: int) -> FileCheck:

@@ -267,7 +267,7 @@ def next_runs(schedule: object) -> list[str]:
     """Return the next times of a ``[schedule]``, which may be in a spec with errors, as ISO 8601."""
     from pendulum import now
 
-    from dmls_core.airflow.jobs.timetables import Intervals
+    from dmls_core.airflow.runs.intervals import Intervals
     from dmls_core.spec.cron import cron_issue
     from dmls_core.spec.rules import is_zone
 

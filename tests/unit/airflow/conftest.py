@@ -13,10 +13,11 @@ from airflow.models.dagbundle import DagBundleModel
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from dmls_core.airflow.jobs.job import Job
-from dmls_core.airflow.jobs.job_tasks import PlanOperator
+from dmls_core.airflow.jobs.tasks.plan import PlanOperator
+from dmls_core.airflow.runs.job import Job
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
+from dmls_core.store.local import LocalStore
 from tests.support.airflow_database import memory_database
 
 SPEC = """model = {models}
@@ -67,3 +68,18 @@ def session() -> Iterator[Session]:
         session.add(DagBundleModel(name="others"))
         session.flush()
         yield session
+
+
+@pytest.fixture
+def outages(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Let the first two listings of the store fail; return the calls."""
+    real, calls = LocalStore.list_async, []
+
+    async def flaky(*arguments):
+        calls.append(arguments)
+        if len(calls) < 3:
+            raise OSError("away")
+        return await real(*arguments)
+
+    monkeypatch.setattr(LocalStore, "list_async", flaky)
+    return calls

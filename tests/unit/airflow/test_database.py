@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.log import Log
 from airflow.models.pool import Pool
 from airflow.models.trigger import Trigger
+from airflow.models.variable import Variable
 from airflow.models.xcom import XComModel
-from sqlalchemy import insert, select, text
+from sqlalchemy import insert, select, text, update
 from sqlalchemy.orm import Session
 
 from dmls_core.airflow import database
-from dmls_core.airflow.jobs.priority import read_waiting
 from tests.support.airflow_database import NOW, add_dag, add_run, add_task
 
 DAG, OTHER_JOB, OTHER = "dmls.lab.iris", "dmls.lab.wine", "another.dag"
@@ -155,8 +156,8 @@ def test_the_waiting_runs_of_a_team(session: Session):
         state = None if run == "backfill__x" else run
         add_task(session, DAG, run, "search", state, priority_weight=920)
 
-    assert read_waiting(session, "lab") == (2, 970)
-    assert read_waiting(session, "new") == (0, None)
+    assert database.waiting_searches(session, "lab") == (2, 970)
+    assert database.waiting_searches(session, "new") == (0, None)
 
 
 def test_the_last_durations_of_a_task_by_dag(session: Session):
@@ -173,11 +174,13 @@ def test_the_last_durations_of_a_task_by_dag(session: Session):
     assert database.last_durations(session, "search", [DAG, "dmls.lab.new"], 2) == {DAG: [30, 20]}
 
 
-def test_only_the_unanswered_approvals_of_the_named_dags_are_withdrawn(session: Session):
-    approvals = {"retired": DAG, "answered": DAG, "kept": OTHER_JOB}
-    for run_id, dag_id in approvals.items():
-        add_run(session, dag_id, run_id, "running", hours=len(run_id))
-        add_task(session, dag_id, run_id, "approve", "awaiting_input")
+def test_unanswered_approvals(session: Session):
+    for run_id, dag_id, state in (
+        ("asked", DAG, "awaiting_input"),
+        ("answered", OTHER_JOB, "awaiting_input"),
+    ):
+        add_run(session, dag_id, run_id, "running")
+        add_task(session, dag_id, run_id, "approve", state)
     for task in database.task_instances(session, task_id="approve"):
         answered = NOW if task.run_id == "answered" else None
         detail = HITLDetail(
@@ -185,13 +188,36 @@ def test_only_the_unanswered_approvals_of_the_named_dags_are_withdrawn(session: 
         )
         session.add(detail)
     session.flush()
+    assert database.unanswered_approvals(session) == {DAG}
 
-    assert database.withdraw_approvals(session, {DAG}) == 1
 
-    found = {detail.task_instance.run_id: detail for detail in session.scalars(select(HITLDetail))}
-    assert {run: detail.defaults for run, detail in found.items()} == {
-        "retired": ["Reject"],
-        "answered": None,
-        "kept": None,
+def test_runs_that_are_dated_in_the_future(session: Session):
+    def add(dag_id: str, run_id: str, state: str, hours: int, run_type: str = "scheduled") -> None:
+        add_run(session, dag_id, run_id, state, hours)
+        session.execute(update(DagRun).where(DagRun.run_id == run_id).values(run_type=run_type))
+
+    add(DAG, "now", "running", 0)
+    add(DAG, "finished", "success", 3)
+    add(DAG, "of a user", "queued", 4, "manual")
+    assert database.runs_ahead(session, NOW) == {}
+    add(DAG, "queued", "queued", 1)
+    add(DAG, "running", "running", 2)
+    add("dmls.intake", "intake", "queued", 1, "asset_triggered")
+    assert database.runs_ahead(session, NOW) == {
+        DAG: NOW + timedelta(hours=2),
+        "dmls.intake": NOW + timedelta(hours=1),
     }
-    assert [run for run, detail in found.items() if detail.task_instance.trigger_timeout] == ["retired"]
+
+
+def test_the_variables_of_a_prefix_are_those_of_no_team(session: Session):
+    for key, team in (
+        ("dmls_key.1", None),
+        ("dmls_key.2", None),
+        ("dmls_key.3", "lab"),
+        ("dmlsxkey.4", None),
+    ):
+        session.add(Variable(key, key[-1], team_name=team))
+    session.flush()
+    assert database.variables(session, prefix="dmls_key.") == {"dmls_key.1": "1", "dmls_key.2": "2"}
+    assert database.variables(session, key="dmls_key.2") == {"dmls_key.2": "2"}
+    assert database.variables(session, key="dmls_key.3") == {}

@@ -19,11 +19,11 @@ import pytest
 from aiosmtpd.smtp import SMTP
 
 from dmls_core.airflow import notifiers as module
-from dmls_core.airflow.bundle.dag_files import shard_file
 from dmls_core.airflow.intake import intake_dag
-from dmls_core.airflow.jobs import status
 from dmls_core.airflow.jobs.deadlines import notify_missed_deadline
 from dmls_core.airflow.notifiers import connection_id, notify
+from dmls_core.airflow.runs import status
+from dmls_core.airflow.shards import shard_file
 from dmls_core.errors import PlatformError, SpecError, StoreError
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec

@@ -35,6 +35,7 @@ class FakeServices:
                 for name in ("metadatabase", "scheduler", "triggerer", "dag_processor")
             },
             "/api/v2/dags/dmls.intake": {"bundle_name": "dmls", "is_stale": False},
+            "/api/v2/dags/~/dagRuns": {"dag_runs": []},
             "/api/v2/pools/dmls_cpu": {"slots": 2, "include_deferred": True},
             "/api/v2/pools/dmls_gpu": {"slots": 0, "include_deferred": True},
         }
@@ -42,11 +43,12 @@ class FakeServices:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                found = self.path in answers
+                path = self.path.partition("?")[0]
+                found = path in answers
                 self.send_response(200 if found else 404)
                 self.end_headers()
                 if found:
-                    answer = answers[self.path]
+                    answer = answers[path]
                     self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
 
             do_POST = do_GET
@@ -141,16 +143,19 @@ def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path
     del services.answers["/api/v2/dags/dmls.intake"]
     del services.answers["/v2/health/ready"]
     services.answers["/api/v2/monitor/health"]["triggerer"]["status"] = "unhealthy"
+    services.answers["/api/v2/dags/~/dagRuns"] = {"dag_runs": [{"dag_id": "dmls.lab.iris"}]}
     checks = look(services.address, tmp_path)
     broken = {name: check for name, check in checks.items() if check.state == "broken"}
     assert set(broken) == {
         "airflow",
         "airflow bundle",
+        "airflow dates",
         "airflow pool dmls_cpu",
         "airflow pool dmls_gpu",
         "triton",
     }
     assert "triggerer" in broken["airflow"].message
+    assert "the clock was set back: runs of dmls.lab.iris" in broken["airflow dates"].message
     assert "airflow pools set dmls_gpu" in broken["airflow pool dmls_gpu"].hint
     assert "dag_bundle_config_list" in broken["airflow bundle"].hint
     assert all(check.hint for check in broken.values())

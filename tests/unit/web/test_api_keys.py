@@ -47,7 +47,6 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
             yield session
             session.commit()
 
-        monkeypatch.setattr(api_keys, "create_session", opened)
         monkeypatch.setattr(database, "create_session", opened)
         yield session
     api_keys._cache.clear()

@@ -61,7 +61,7 @@ def teams(entries: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Ite
         cached.cache_clear()
     # Airflow has a DAG of neither team yet; its table of DAGs is not needed.
     monkeypatch.setattr(DagModel, "get_team_name", lambda _: None)
-    monkeypatch.setattr(dependencies.metadata, "team_dags", lambda _, team: {f"dmls.{team}.iris"})
+    monkeypatch.setattr(dependencies.database, "team_dags", lambda _, team: {f"dmls.{team}.iris"})
     yield
     for cached in (settings.airflow_settings, settings.team_entries):
         cached.cache_clear()

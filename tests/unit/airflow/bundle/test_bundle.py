@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from dmls_core.airflow import database as metadata
-from dmls_core.airflow.bundle.bundle import read_shard
-from dmls_core.airflow.bundle.dag_files import dag_ids, written_jobs
 from dmls_core.airflow.jobs.job_dag import build_dag
+from dmls_core.airflow.shards import dag_ids, read_shard, written_jobs
 from dmls_core.errors import StoreError
 from dmls_core.store import Registry, layout, open_store
 from dmls_core.store.local import LocalStore
@@ -22,19 +21,18 @@ from dmls_core.store.local import LocalStore
 @pytest.fixture(autouse=True)
 def _settings(bundle, monkeypatch):
     """Let a pinned version find the store of the test."""
-    monkeypatch.setattr("dmls_core.airflow.bundle.bundle.airflow_settings", lambda: bundle().settings)
+    monkeypatch.setattr("dmls_core.airflow.shards.airflow_settings", lambda: bundle().settings)
 
 
 @pytest.fixture(autouse=True)
 def database(monkeypatch) -> dict[str, Any]:
-    """Return what Airflow's database has: ``runs``, and the approvals that were ``withdrawn``."""
-    found: dict[str, Any] = {"runs": [], "withdrawn": [], "files": {}}
+    """Return what Airflow's database has: ``runs`` and ``files``."""
+    found: dict[str, Any] = {"runs": [], "files": {}}
     monkeypatch.setattr(metadata, "create_session", lambda **_: nullcontext())
     monkeypatch.setattr(metadata, "dag_files", lambda *_: found["files"])
     monkeypatch.setattr(metadata, "unfinished_runs", lambda _: found["runs"])
-    monkeypatch.setattr(
-        metadata, "withdraw_approvals", lambda _, dags: found["withdrawn"].append(dags) or len(dags)
-    )
+    monkeypatch.setattr(metadata, "runs_ahead", lambda *_: {})
+    monkeypatch.setattr(metadata, "unanswered_approvals", lambda _: set())
     return found
 
 
@@ -161,13 +159,11 @@ def test_a_retired_job_stays_without_a_schedule_until_its_run_has_ended(accept, 
     made = bundle()
     made.initialize()
     made.refresh()
-    assert database["withdrawn"] == []
 
     Registry(open_store(str(root))).retire("lab", "wine")
     database["runs"] = [("dmls.lab.wine", "running", False), ("dmls.lab.iris", "running", False)]
     made.refresh()
 
-    assert database["withdrawn"] == [{"dmls.lab.wine"}]
     entry = json.loads(shard_of(made.path, "dmls.lab.wine").read_text())["dmls.lab.wine"]
     assert entry["record"]["state"] == "retired"
     assert build_dag("dmls.lab.wine", entry).schedule is None
@@ -274,7 +270,7 @@ def test_a_worker_fetches_the_job_of_its_task_once(accept, bundle, monkeypatch):
 
     first = read_shard(str(shard), "dmls.lab.job7")
     with monkeypatch.context() as patch:
-        patch.setattr("dmls_core.airflow.bundle.bundle.open_root", None)
+        patch.setattr("dmls_core.airflow.shards.open_root", None)
         assert read_shard(str(shard), "dmls.lab.job7") == first
 
     everything = json.loads(shard_of(made.path, "dmls.lab.job7").read_text())

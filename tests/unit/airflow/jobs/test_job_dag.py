@@ -144,7 +144,7 @@ def test_one_object_param_is_the_dags_and_no_tasks(accept, bundle):
     from airflow.serialization.serialized_objects import DagSerialization
 
     from dmls_core.airflow.jobs import job_dag
-    from dmls_core.airflow.jobs.job import PARAM
+    from dmls_core.airflow.runs.job import PARAM
 
     accept("lab", "iris")
     made = bundle()

@@ -11,7 +11,6 @@ from airflow.serialization.serialized_objects import DagSerialization
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.airflow.bundle.dag_files import shard_file
 from dmls_core.airflow.jobs import job_dag, priority
 from dmls_core.airflow.jobs.priority import (
     EPOCH_SECONDS,
@@ -21,6 +20,7 @@ from dmls_core.airflow.jobs.priority import (
     queue_weight,
     weight_at,
 )
+from dmls_core.airflow.shards import shard_file
 
 NOW = EPOCH_SECONDS + 30_000_000
 

@@ -48,7 +48,8 @@ def next_run(last: DataInterval | None):
     return submission().next_dagrun_info(last_automated_data_interval=last, restriction=ANY)
 
 
-def test_the_first_run_is_at_the_admission():
+def test_the_first_run_is_at_the_admission(clock):
+    clock("2026-03-04T05:10")
     assert next_run(None).logical_date == pendulum.parse(ADMITTED)
 
 
@@ -67,10 +68,20 @@ def test_an_admission_in_the_future_of_a_clock_that_was_set_back_runs_now(clock)
     assert found.run_after == at("2026-03-03T05:06")
 
 
+def test_a_version_whose_run_airflow_db_clean_has_deleted_does_not_run_again(clock):
+    clock("2026-04-20T00:00")
+    assert next_run(None) is None
+    assert next_run(DataInterval.exact(pendulum.parse("2026-03-04T05:06:06+00:00"))) is not None
+    for catchup in (False, True):
+        assert follow(weekly(catchup=catchup), None).run_after == at("2026-04-20T06:00")
+    assert follow(weekly(scheduled=False), None) is None
+
+
 @given(steps=st.lists(st.integers(-86_400, 86_400), min_size=1, max_size=12))
 def test_each_version_runs_once_under_any_clock(steps: list[int]):
     with tempfile.TemporaryDirectory() as folder:
-        registry, moment, last, runs = Registry(open_store(folder)), NOW, None, []
+        registry, moment, runs = Registry(open_store(folder)), NOW, []
+        last = DataInterval.exact(pendulum.instance(NOW - timedelta(days=30)))
         for number, step in enumerate(steps):
             moment += timedelta(seconds=step)
             record = registry.accept(

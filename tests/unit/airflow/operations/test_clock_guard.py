@@ -48,4 +48,7 @@ def test_a_service_ends_when_its_clock_is_set_back_and_only_then(tmp_path: Path)
     clock.set(0)
 
     assert watched.wait(10) == -signal.SIGTERM
-    assert "the clock was set back by 86400 seconds: this process ends" in watched.stdout.read()
+    assert (
+        "The system clock moved back 86400 s. Stopping so that the supervisor restarts"
+        in watched.stdout.read()
+    )

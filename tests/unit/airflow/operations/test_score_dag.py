@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dmls_core.airflow.intake.triggers import ScoringTrigger
 from dmls_core.airflow.operations import score_dag
 from dmls_core.airflow.operations.score_dag import FindOperator, ScoreOperator
+from dmls_core.airflow.operations.scoring_trigger import ScoringTrigger
 from dmls_core.airflow.sources import connections
 from dmls_core.airflow.sources.database_tables import read_table
 from dmls_core.errors import DataError, PlatformError

@@ -23,7 +23,7 @@ from dmls_core.airflow.jobs.timetables import make_timetable, submission_run_id
 from dmls_core.airflow.operations import late_versions, watchdog
 from dmls_core.airflow.operations.service_health import Probe, probe_all, service_probes
 from dmls_core.airflow.operations.watchdog import Watchdog
-from dmls_core.errors import StoreError
+from dmls_core.errors import PlatformError, StoreError
 from dmls_core.intake import admit, find_submissions, read_status, update_run_status, write_status
 from dmls_core.models import load_spec
 from dmls_core.store import JobRecord, Registry, Store, open_store
@@ -214,6 +214,50 @@ def test_a_run_that_airflow_is_about_to_create_is_not_postponed(
     watched.look()
     watched.look(61)
     assert Registry(store).job("lab", "iris") == record
+
+
+def test_a_version_that_a_clock_that_was_set_back_holds_up_is_named(
+    session: Session, accepted: Callable[..., JobRecord], watched: Watched
+) -> None:
+    record = accepted()
+    tomorrow = datetime(2100, 1, 2, 3, tzinfo=UTC)
+    values = {"next_dagrun": record.admitted_at, "next_dagrun_create_after": tomorrow}
+    session.execute(update(DagModel).values(values))
+    watched.look()
+    assert "the system clock was set back. The run starts at 2100-01-02 03:00 UTC" in watched.look(61)
+
+
+def test_a_run_that_is_dated_in_the_future_is_named_until_its_date(
+    session: Session,
+    accepted: Callable[..., JobRecord],
+    watched: Watched,
+    bundle: Callable[..., Any],
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(database, "airflow_health", lambda: {"scheduler": "healthy"})
+    probe = service_probes(bundle().settings, store)["Airflow"]
+    assert probe.look() == "scheduler are healthy"
+    record = accepted()
+    tomorrow = datetime(2100, 1, 2, 3, tzinfo=UTC)
+    run_id = submission_run_id(1, record.run_key)
+    add_run(session, run_id, (tomorrow, tomorrow), state="running")
+    assert "The system clock was set back, and the run is dated 2100-01-02 03:00 UTC" in watched.look()
+    with pytest.raises(PlatformError, match=r"dmls\.lab\.iris are dated up to 2100-01-02 03:00 UTC"):
+        probe.look()
+    session.execute(update(DagRun).values(run_after=record.admitted_at, logical_date=record.admitted_at))
+    assert watched.look(11) == "Accepted."
+
+
+def test_a_retired_job_whose_run_waits_for_an_approval_is_named(
+    session: Session, accepted: Callable[..., JobRecord], watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepted()
+    assert watched.look() == "Accepted."
+    monkeypatch.setattr(database, "unanswered_approvals", lambda _: {DAG})
+    assert watched.look(11) == "Accepted."
+    Registry(watched.store).retire("lab", "iris")
+    assert "its last run waits for an approval" in watched.look(11)
 
 
 def test_a_damaged_record_is_told_of_and_the_job_keeps_its_dag(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.airflow.runners import TrainerExit, helper_trigger, trainer_trigger
+from dmls_core.airflow.runners import TrainerExit, helper_trigger, trainer_events, trainer_trigger
 from dmls_core.airflow.runners.helper_trigger import HelperTrigger
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.search.study.elastic import SlotReturns
@@ -21,14 +21,16 @@ from dmls_core.store.waiting_queue import enqueue
 class Service:
     """A runner whose trainers end when the test says so, or when they are stopped."""
 
+    sends_events = False
+    service_errors = (OSError,)
+
     def __init__(self, settings: AirflowSettings) -> None:
         self.settings = settings
         self.ended: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.stopped: list[str] = []
 
-    async def wait(self, key: str) -> TrainerExit:
-        await self.ended[key].wait()
-        return TrainerExit(0)
+    def exit_of(self, key: str) -> TrainerExit | None:
+        return TrainerExit(0) if self.ended[key].is_set() else None
 
     def read_log(self, _key: str, position: str) -> tuple[list[str], str]:
         return [], position
@@ -45,6 +47,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
         (trainer_trigger, "airflow_settings", lambda: settings),
         (trainer_trigger, "load_runner", lambda _: found),
         (trainer_trigger, "PROGRESS_SECONDS", 0.01),
+        (trainer_events, "POLL_SECONDS", 0.01),
         (helper_trigger, "QUEUE_SECONDS", 0.02),
         (HelperTrigger, "returns", defaultdict(SlotReturns)),
         (HelperTrigger, "queues", {}),

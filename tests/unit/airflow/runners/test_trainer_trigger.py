@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dmls_core.airflow.runners import LOST, TrainerExit, trainer_trigger
+from dmls_core.airflow.runners import LOST, TrainerExit, trainer_events, trainer_trigger
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger, record_exit
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import StoreError
@@ -20,15 +20,17 @@ from dmls_core.store import open_store
 class Service:
     """A runner whose trainer writes its only line just before it ends."""
 
+    sends_events = False
+    service_errors = (OSError,)
+
     def __init__(self, settings) -> None:
         self.settings = settings
         self.ended = asyncio.Event()
         self.release = threading.Event()
         self.stopped: list[str] = []
 
-    async def wait(self, _):
-        await self.ended.wait()
-        return TrainerExit(0)
+    def exit_of(self, _):
+        return TrainerExit(0) if self.ended.is_set() else None
 
     def read_log(self, _, position):
         return ([], "") if not self.ended.is_set() or position else (["the last line"], "1")
@@ -44,6 +46,7 @@ def service(tmp_path, monkeypatch):
     found = Service(settings)
     monkeypatch.setattr(trainer_trigger, "airflow_settings", lambda: settings)
     monkeypatch.setattr(trainer_trigger, "load_runner", lambda _: found)
+    monkeypatch.setattr(trainer_events, "POLL_SECONDS", 0.01)
     return found
 
 

@@ -13,10 +13,11 @@ import polars as pl
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from dmls_core.airflow.jobs import job_tasks
-from dmls_core.airflow.jobs.job import job_of
-from dmls_core.airflow.jobs.job_tasks import ValidateOperator
+from dmls_core.airflow.jobs.tasks import base
+from dmls_core.airflow.jobs.tasks.register import interval_tags
+from dmls_core.airflow.jobs.tasks.validate import ValidateOperator
 from dmls_core.airflow.runners.trainer import trainer_arguments
+from dmls_core.airflow.runs.job import job_of
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.airflow.sources import connections
 from dmls_core.airflow.sources.data_source import SourceReader, check_source
@@ -25,7 +26,7 @@ from dmls_core.intake import Partition, admit
 from dmls_core.intake.column_check import Findings
 from dmls_core.models import load_spec
 from dmls_core.store import open_store
-from tests.unit.airflow.jobs.test_job_tasks import Task
+from tests.unit.airflow.jobs.tasks.test_validate import Task
 
 SPEC = """
 model = "random-forest-classifier"
@@ -131,7 +132,7 @@ def test_what_admission_finds(warehouse, source, message):
 def begin(root, store, bundle, warehouse, monkeypatch):
     """Admit a job, and make the context of one of its runs."""
     settings = AirflowSettings(root=str(root), runner="process")
-    monkeypatch.setattr(job_tasks, "airflow_settings", lambda: settings)
+    monkeypatch.setattr(base, "airflow_settings", lambda: settings)
 
     def _begin(source: str, more: str = "", interval: Any = (None, None), columns: str = ""):
         text = SPEC.format(source=source, columns=columns) + more
@@ -258,7 +259,7 @@ def test_a_run_records_the_snapshot_of_a_lake_table_that_it_read(begin, store, o
     job, current = job_of(context), orders.metadata.current_snapshot_id
     assert job.inputs.source_version == current
     assert json.loads(store.get(job.run_file("run.json")))["source_version"] == current
-    assert job_tasks.interval_tags(job)["dmls.source_version"] == str(current)
+    assert interval_tags(job)["dmls.source_version"] == str(current)
     assert len(pl.read_parquet(store.get(job.data[0].key))) == 28
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from dmls_core.airflow import database
-from dmls_core.airflow.jobs.job import INPUTS
-from dmls_core.airflow.jobs.run_inputs import RunInputs
+from dmls_core.airflow.runs.job import INPUTS
+from dmls_core.airflow.runs.run_inputs import RunInputs
 from dmls_core.web.services.runs import RunFiles, read_runs
 
 DAY = ("2026-01-05T00:00:00+00:00", "2026-01-06T00:00:00+00:00")

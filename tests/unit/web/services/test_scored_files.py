@@ -50,7 +50,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notation: dict[str, s
     monkeypatch.setattr(scored_files, "airflow_settings", lambda: None)
     monkeypatch.setattr(scored_files, "read_served_encoder", lambda *_: (3, ENCODER))
     monkeypatch.setattr(scored_files, "read_notation", lambda *_: notation)
-    monkeypatch.setattr(scored_files.database, "record_event", lambda *_: None)
+    monkeypatch.setattr(scored_files.audit_log, "record_event", lambda *_: None)
     return found
 
 

@@ -9,8 +9,8 @@ import pendulum
 import pytest
 from airflow.timetables.base import DataInterval
 
-from dmls_core.airflow.jobs.run_inputs import InputSelector, RunInputs, check_size
-from dmls_core.airflow.jobs.timetables import intervals_of
+from dmls_core.airflow.runs.intervals import intervals_of
+from dmls_core.airflow.runs.run_inputs import InputSelector, RunInputs, check_size
 from dmls_core.errors import DataError
 from dmls_core.models import load_spec
 from dmls_core.store import Registry, open_store

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
-from dmls_core.airflow.jobs import deployment_tasks
-from dmls_core.airflow.jobs.deployment_tasks import ApproveOperator, candidate_of, comparison_table
-from dmls_core.airflow.jobs.job import Job
-from dmls_core.airflow.jobs.job_tasks import JobRun
-from dmls_core.airflow.jobs.run_inputs import RunInputs
+from dmls_core.airflow.jobs.tasks import approve
+from dmls_core.airflow.jobs.tasks.approve import ApproveOperator, candidate_of, comparison_table
+from dmls_core.airflow.jobs.tasks.base import JobRun
+from dmls_core.airflow.runs.job import Job
+from dmls_core.airflow.runs.run_inputs import RunInputs
 from dmls_core.models import load_spec
 from dmls_core.tracking.decision import Candidate
 from dmls_core.tracking.registry import RegisteredVersion
@@ -81,9 +81,9 @@ def test_approvers_of_a_team_are_asked_also_in_the_mode_auto(
         job=job, settings=settings, reporter=reporter, context={}, result_of=lambda task: results[task]
     )
     asked, decided = [], []
-    monkeypatch.setattr(deployment_tasks, "open_run", lambda _: run)
-    monkeypatch.setattr(deployment_tasks, "_is_retired", lambda _: False)
-    monkeypatch.setattr(deployment_tasks, "record_decision", lambda _, decision: decided.append(decision))
+    monkeypatch.setattr(approve, "open_run", lambda _: run)
+    monkeypatch.setattr(approve, "_is_retired", lambda _: False)
+    monkeypatch.setattr(approve, "record_decision", lambda _, decision: decided.append(decision))
     monkeypatch.setattr("dmls_core.tracking.registry.champion_of", lambda *_: None)
     monkeypatch.setattr(ApprovalOperator, "execute", lambda self, _: asked.append(self.assigned_users))
     ApproveOperator(task_id="approve").execute({})
@@ -91,3 +91,32 @@ def test_approvers_of_a_team_are_asked_also_in_the_mode_auto(
         assert ([decision.deploy for decision in decided], asked) == ([True], [])
     else:
         assert (decided, asked) == ([], [[{"id": "ada", "name": "ada"}] if approvers else None])
+
+
+@pytest.mark.parametrize(
+    ("event", "retired", "by", "deploy"),
+    [
+        ({"chosen_options": ["Approve"]}, False, "person", True),
+        ({"chosen_options": ["Approve"]}, True, "retirement", False),
+        ({"chosen_options": ["Reject"]}, True, "person", False),
+        ({"chosen_options": ["Reject"], "timedout": True}, True, "retirement", False),
+        ({"chosen_options": ["Reject"], "timedout": True}, False, "deadline", False),
+    ],
+)
+def test_a_model_of_a_retired_job_is_not_deployed_even_if_a_person_approves_it(
+    monkeypatch: pytest.MonkeyPatch, event: dict[str, Any], retired: bool, by: str, deploy: bool
+):
+    results = {"evaluate": {}, "register": {"model_version": 1}}
+    run = SimpleNamespace(
+        reporter=SimpleNamespace(report=lambda *_: None), result_of=lambda task: results[task]
+    )
+    decided, answers = [], []
+    monkeypatch.setattr(approve, "open_run", lambda _: run)
+    monkeypatch.setattr(approve, "_is_retired", lambda _: retired)
+    monkeypatch.setattr(approve, "record_decision", lambda _, decision: decided.append(decision))
+    monkeypatch.setattr(
+        ApprovalOperator, "execute_complete", lambda _self, _, event: answers.append(event["chosen_options"])
+    )
+    ApproveOperator(task_id="approve").execute_complete({}, event)
+    assert [(decision.by, decision.deploy) for decision in decided] == [(by, deploy)]
+    assert answers == [["Approve"] if deploy else ["Reject"]]

@@ -11,9 +11,9 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from dmls_core.airflow.bundle.bundle import read_shard
-from dmls_core.airflow.jobs.run_inputs import RunInputs
-from dmls_core.airflow.jobs.timetables import Intervals, intervals_of
+from dmls_core.airflow.runs.intervals import Intervals, intervals_of
+from dmls_core.airflow.runs.run_inputs import RunInputs
+from dmls_core.airflow.shards import read_shard
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import ObjectMissingError, PlatformError, RunnerError, SpecError, ValidationIssue
 from dmls_core.spec import Spec
@@ -190,10 +190,10 @@ def download_model(job: Job, store: Store, folder: Path) -> Path:
 
 def _download(job: Job, store: Store, folder: Path, prefix: str) -> Path:
     base = layout.run_folder(job.team, job.name, job.run_key)
-    for found in store.list(f"{base}{prefix}"):
-        path = folder / found.key.removeprefix(base)
+    for file in store.list(f"{base}{prefix}"):
+        path = folder / file.key.removeprefix(base)
         path.parent.mkdir(parents=True, exist_ok=True)
-        store.download(found.key, path)
+        store.download(file.key, path)
     return folder
 
 

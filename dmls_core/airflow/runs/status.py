@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 from urllib.parse import quote
 
-from dmls_core.airflow.jobs.job import Job, admitted_job_of, job_of
 from dmls_core.airflow.notifiers import notify
+from dmls_core.airflow.runs.job import Job, admitted_job_of, job_of
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import DmlsError, StoreError, UserError

@@ -8,15 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from dmls_core.airflow.jobs import job_tasks
-from dmls_core.airflow.jobs.job import job_of
-from dmls_core.airflow.jobs.job_tasks import ValidateOperator
+from dmls_core.airflow.jobs.tasks import base
+from dmls_core.airflow.jobs.tasks.validate import ValidateOperator
 from dmls_core.airflow.runners.trainer import trainer_arguments
+from dmls_core.airflow.runs.job import job_of
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.errors import SpecError
 from dmls_core.intake import admit, read_status
 from dmls_core.store import open_store
 
@@ -53,7 +51,7 @@ class Task:
 def begin(root, bundle, monkeypatch):
     """Admit the job with some days, and make the context of one of its runs."""
     settings = AirflowSettings(root=str(root), runner="process")
-    monkeypatch.setattr(job_tasks, "airflow_settings", lambda: settings)
+    monkeypatch.setattr(base, "airflow_settings", lambda: settings)
     store = open_store(str(root))
 
     def _begin(*days: str, run_type: str = "scheduled", start: str = "2026-01-05", end: str = "2026-01-12"):
@@ -132,26 +130,3 @@ def test_a_backfill_does_not_change_the_status(begin) -> None:
     job = job_of(context)
     assert (job.backfill, bool(job.inputs)) == (True, True)
     assert read_status(store, "lab", "weekly") == before
-
-
-def test_the_plan_has_an_entry_for_each_worker_but_none_without_a_trial(job, plan, connection):
-    assert plan(job(2)) == [
-        {"worker": 0, "engine": "cpu", "helpers": 1},
-        {"worker": 1, "engine": "cpu", "auto": False},
-    ]
-    assert len(plan(job(50))) == 3
-    assert [entry.get("auto") for entry in plan(job("auto"))] == [None, True, True]
-
-
-def test_several_workers_without_a_study_database_are_a_spec_error(job, plan, monkeypatch):
-    def missing(_: str) -> Connection:
-        raise AirflowNotFoundException("no such connection")
-
-    monkeypatch.setattr(Connection, "get", missing)
-
-    assert plan(job(1)) == plan(job("auto")) == [{"worker": 0, "engine": "cpu", "helpers": 0}]
-    with pytest.raises(SpecError, match="no database for a search with several workers") as caught:
-        plan(job(2))
-    (issue,) = caught.value.issues
-    assert (issue.key, issue.found, issue.expected) == ("search.workers", "2", "1")
-    assert "dmls_study" in issue.hint

@@ -10,7 +10,7 @@ from typing import Any
 import pendulum
 from airflow.timetables.base import DataInterval
 
-from dmls_core.airflow.jobs.timetables import Intervals
+from dmls_core.airflow.runs.intervals import Intervals
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake import Partition, choose_data, find_partitions, group_submissions, partitions_between
 from dmls_core.spec import Spec
@@ -91,8 +91,8 @@ class InputSelector:
     def admitted_interval(self) -> DataInterval | None:
         """Return the interval of the newest partition that this version was admitted with, if any."""
         admitted = {item.key for item in self.record.data}
-        own = [found for found in self.partitions() if found.file.key in admitted]
-        return self._interval_of(own[-1]) if own else None
+        partitions = [partition for partition in self.partitions() if partition.file.key in admitted]
+        return self._interval_of(partitions[-1]) if partitions else None
 
     def select(self, interval: DataInterval) -> RunInputs | None:
         """Return the inputs of a run for ``interval``, or ``None`` if its partition does not exist yet."""
@@ -103,11 +103,11 @@ class InputSelector:
             existing = self.partitions()
             if not partitions_between(existing, interval.start, interval.end):
                 return None
-            files = [found.file for found in partitions_between(existing, since, interval.end)]
+            files = [partition.file for partition in partitions_between(existing, since, interval.end)]
         if self.spec.data.source:
             return self._of_source(interval, since, files)
         if files is not None:
-            data = [DataObject(found.key, found.etag, found.size) for found in files]
+            data = [DataObject(file.key, file.etag, file.size) for file in files]
         elif self.record.data:
             data = list(self.record.data)
             check_unchanged(self.store, data)
@@ -130,7 +130,7 @@ class InputSelector:
         from dmls_core.airflow.sources.data_source import BEGINNING, SourceReader
 
         reader = SourceReader(self.record.team, self.spec)
-        found = reader.snapshot(
+        snapshot = reader.snapshot(
             self.store,
             self.record.name,
             (since or BEGINNING, interval.end),
@@ -138,9 +138,10 @@ class InputSelector:
             by_interval=True,
             backfill=self.backfill,
         )
-        key = run_key(self.record.spec_sha256, [found.sha256], (interval.start, interval.end))
+        key = run_key(self.record.spec_sha256, [snapshot.sha256], (interval.start, interval.end))
         ends = (_iso(interval.start), _iso(interval.end))
-        return RunInputs(key, (found.data,), ends, None if since is None else _iso(since), found.version)
+        start = None if since is None else _iso(since)
+        return RunInputs(key, (snapshot.data,), ends, start, snapshot.version)
 
     def _interval_of(self, partition: Partition) -> DataInterval:
         """Return the interval within which the partition's own time ends."""
@@ -155,9 +156,9 @@ def select_without_interval(store: Store, record: JobRecord, spec: Spec) -> RunI
         from dmls_core.airflow.sources.data_source import BEGINNING, SourceReader
 
         until = datetime.now(UTC)
-        found = SourceReader(record.team, spec).snapshot(store, record.name, (BEGINNING, until))
-        key = run_key(record.spec_sha256, [found.sha256])
-        return RunInputs(key, (found.data,), None, None, found.version)
+        snapshot = SourceReader(record.team, spec).snapshot(store, record.name, (BEGINNING, until))
+        key = run_key(record.spec_sha256, [snapshot.sha256])
+        return RunInputs(key, (snapshot.data,), None, None, snapshot.version)
     if record.data:
         check_unchanged(store, record.data)
     data = tuple(record.data or current_data(store, record, spec))
@@ -172,7 +173,7 @@ def current_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject
         if (submission.team, submission.job) == (record.team, record.name):
             chosen = choose_data(submission, spec)
             if chosen:
-                return [DataObject(found.key, found.etag, found.size) for found in chosen]
+                return [DataObject(file.key, file.etag, file.size) for file in chosen]
     named = f" that [data] path names ({spec.data.path})" if spec.data.path else ""
     raise DataError(ValidationIssue(f"the data{named} no longer exists", key=folder, hint="upload it again"))
 
@@ -181,16 +182,16 @@ def check_unchanged(store: Store, data: Iterable[DataObject]) -> None:
     """Raise ``DataError`` if an object was deleted or replaced since its admission."""
     issues = []
     for item in data:
-        found = store.head(item.key)
-        if found is None:
+        current = store.head(item.key)
+        if current is None:
             hint = "upload it again: that starts a new run"
             issues.append(ValidationIssue("the data no longer exists", key=item.key, hint=hint))
-        elif found.etag != item.etag:
+        elif current.etag != item.etag:
             issues.append(
                 ValidationIssue(
                     "the data was replaced after this run's submission was accepted",
                     key=item.key,
-                    found=found.etag,
+                    found=current.etag,
                     expected=item.etag,
                     hint="the new data has a run of its own",
                 )

@@ -1,0 +1,116 @@
+"""The trigger that watches for submissions.
+
+Airflow's database stores its class path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from dmls_core.airflow.settings import airflow_settings, open_with_connection
+from dmls_core.intake import Submission, SubmissionListing
+from dmls_core.intake.unanswered import statuses_in, unanswered, without_answer
+from dmls_core.store import ObjectInfo, layout
+
+log = logging.getLogger(__name__)
+
+
+class SubmissionTrigger(BaseEventTrigger):
+    """Fire when a submission appears, changes or disappears.
+
+    After a restart of the triggerer it fires once for all; admission is idempotent and skips answered ones.
+    """
+
+    def __init__(self, root: str, aws_conn_id: str, poll_seconds: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.root = root
+        self.aws_conn_id = aws_conn_id
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {"root": self.root, "aws_conn_id": self.aws_conn_id, "poll_seconds": self.poll_seconds},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield ``{"changed": [[team, job], ...]}`` for each listing that differs from the one before.
+
+        A submission without an answer is yielded again, less and less often: its intake may have failed.
+        """
+        seen: dict[tuple[str, str], str] = {}
+        waits: dict[
+            tuple[str, str], tuple[float, float]
+        ] = {}  # folder -> when it is due, the wait after that
+        listing, submissions = SubmissionListing(), list[Submission]()
+        statuses: dict[str, ObjectInfo] = {}
+        answered: set[str] = set()
+        while True:
+            try:
+                store = open_with_connection(self.root, self.aws_conn_id)
+                async for latest in _with_pauses(
+                    store.watch(layout.INCOMING, poll_seconds=self.poll_seconds), UNANSWERED_AFTER / 4
+                ):
+                    if latest is not None:
+                        submissions = await asyncio.to_thread(listing.update, latest)
+                        statuses = statuses_in(latest)
+                    fingerprints = {(one.team, one.job): one.fingerprint for one in submissions}
+                    changed = {
+                        folder
+                        for folder in seen.keys() | fingerprints.keys()
+                        if seen.get(folder) != fingerprints.get(folder)
+                    }
+                    seen, now = fingerprints, time.monotonic()
+                    first = now + UNANSWERED_AFTER, 2 * UNANSWERED_AFTER
+                    open_ones = await asyncio.to_thread(unanswered, store, submissions, statuses, answered)
+                    waits = {
+                        folder: first if folder in changed else waits.get(folder, first)
+                        for folder in open_ones
+                    }
+                    due = [folder for folder, (at, _) in waits.items() if at <= now]
+                    waits |= {f: (now + waits[f][1], min(2 * waits[f][1], LONGEST_WAIT)) for f in due}
+                    # The answer may be newer than the listing.
+                    due = await asyncio.to_thread(without_answer, store, due, fingerprints)
+                    if folders := sorted({*changed, *due}):
+                        log.info("submissions changed: %s; without an answer: %s", sorted(changed), due)
+                        yield TriggerEvent({"changed": folders})  # type: ignore[no-untyped-call]
+            except Exception:
+                # The watcher must survive an outage of the store.
+                log.exception("cannot list the submissions; trying again")
+                await asyncio.sleep(max(self.poll_seconds, 5.0))
+
+
+UNANSWERED_AFTER, LONGEST_WAIT = 60.0, 600.0
+"""Seconds until a submission without an answer is handed to the intake again, and between later times."""
+
+
+async def _with_pauses(
+    source: AsyncGenerator[Sequence[ObjectInfo], None], seconds: float
+) -> AsyncGenerator[Sequence[ObjectInfo] | None, None]:
+    """Yield what ``source`` yields, and ``None`` whenever it has yielded nothing for some seconds."""
+    upcoming: asyncio.Future[Sequence[ObjectInfo]] | None = None
+    try:
+        while True:
+            upcoming = upcoming or asyncio.ensure_future(anext(source))
+            await asyncio.wait({upcoming}, timeout=seconds)
+            if not upcoming.done():
+                yield None
+                continue
+            listing, upcoming = upcoming.result(), None
+            yield listing
+    finally:
+        if upcoming is not None:
+            upcoming.cancel()
+
+
+def submission_trigger() -> SubmissionTrigger:
+    """Return the trigger for this platform's root."""
+    settings = airflow_settings()
+    return SubmissionTrigger(settings.root, settings.aws_conn_id, settings.poll_seconds)

@@ -1,0 +1,44 @@
+"""The trigger that watches for files to score.
+
+Airflow's database stores its class path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from airflow.triggers.base import TriggerEvent
+
+from dmls_core.airflow.intake.submission_trigger import SubmissionTrigger
+from dmls_core.airflow.settings import airflow_settings, open_with_connection
+from dmls_core.store import ObjectInfo, layout
+
+log = logging.getLogger(__name__)
+
+
+class ScoringTrigger(SubmissionTrigger):
+    """Fire when a file is written to ``scoring/``; after a restart of the triggerer, once for all."""
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield ``{"changed": [[team, job, file], ...]}``."""
+        seen: frozenset[ObjectInfo] = frozenset()
+        while True:
+            try:
+                store = open_with_connection(self.root, self.aws_conn_id)
+                async for listing in store.watch(layout.SCORING, poll_seconds=self.poll_seconds):
+                    files = [layout.parse_scoring(info.key) for info in listing if info not in seen]
+                    seen = frozenset(listing)
+                    if changed := sorted(file for file in files if file):
+                        yield TriggerEvent({"changed": changed})  # type: ignore[no-untyped-call]
+            except Exception:
+                # The watcher must survive an outage of the store.
+                log.exception("cannot list the files to score; trying again")
+                await asyncio.sleep(max(self.poll_seconds, 5.0))
+
+
+def scoring_trigger() -> ScoringTrigger:
+    """Return the trigger for the files to score of this platform."""
+    settings = airflow_settings()
+    return ScoringTrigger(settings.root, settings.aws_conn_id, settings.poll_seconds)

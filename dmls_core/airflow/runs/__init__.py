@@ -1,0 +1,1 @@
+"""One run of a job, as its tasks see it: the job, its intervals and data, and its status."""
