@@ -65,7 +65,7 @@ def families() -> Iterator[Metric]:
     os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="dmls-docs-"))
     from dmls_core.airflow import metrics_endpoint
 
-    with patch.object(metrics_endpoint, "create_session", _session):
+    with patch.object(metrics_endpoint.database, "create_session", _session):
         yield from metrics_endpoint.run_metrics()
 
 

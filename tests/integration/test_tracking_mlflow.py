@@ -19,7 +19,7 @@ import pytest
 from dmls_core.errors import NotFoundError, PlatformError, TrackingError
 from dmls_core.tracking.connection import model_url, run_url
 from dmls_core.tracking.registry import (
-    Champion,
+    RegisteredVersion,
     champion_of,
     champions,
     find_champion,
@@ -228,7 +228,7 @@ def test_challenger_and_champion(mlflow_uri, client, tmp_path, job):
     first = log(mlflow_uri, first_result, tmp_path / "a")
     assert champion_of(mlflow_uri, name) is None
     promote(mlflow_uri, name, first.model_version, triton_version=7)
-    assert champion_of(mlflow_uri, name) == find_champion(mlflow_uri, name) == Champion(1, "a" * 16)
+    assert champion_of(mlflow_uri, name) == find_champion(mlflow_uri, name) == RegisteredVersion(1, "a" * 16)
     assert client.get_registered_model(name).aliases == {"champion": "1"}
     assert client.get_model_version(name, "1").tags["dmls.triton_version"] == "7"
     second_result = trained_run(tmp_path / "b", job=job, run_key="b" * 16, seed=3)

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from dmls_core.airflow.notifiers import Event
-from dmls_core.data.formats.names import DATA_ENDINGS
+from dmls_core.data.formats.names import data_endings
 from dmls_core.errors import SpecError
 from dmls_core.models import load_spec
 from dmls_core.models.load import UNAVAILABLE
@@ -109,7 +109,7 @@ def test_the_events_of_notifiers_are_listed():
 
 
 def test_the_endings_of_data_files_are_listed():
-    endings = {ending for ending in DATA_ENDINGS if ending.count(".") == 1} - {".zip"}
+    endings = {ending for ending in data_endings() if ending.count(".") == 1} - {".zip"}
     assert listed("docs/reference/data-formats.md", r"extension \((.*?)\)") == endings
 
 
