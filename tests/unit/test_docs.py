@@ -115,7 +115,7 @@ def test_the_endings_of_data_files_are_listed():
 
 def test_the_strategies_of_a_search_are_listed():
     strategies = TABLES["search"].model_json_schema()["properties"]["strategy"]["enum"]
-    assert first_column("docs/explanation/search.md", "selects the sampler:") == set(strategies)
+    assert first_column("docs/explanation/search.md", "selects the sampler and the pruner") == set(strategies)
 
 
 def test_the_variables_of_the_compose_stack_are_listed():

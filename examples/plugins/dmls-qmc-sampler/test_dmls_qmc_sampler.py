@@ -2,4 +2,6 @@ from dmls_core.testing import SamplerSuite
 
 
 class TestQMC(SamplerSuite):
+    """The strategy of docs/extending/samplers.md."""
+
     name = "qmc"

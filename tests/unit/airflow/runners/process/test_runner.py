@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core.airflow.runners import runner
+from dmls_core.airflow.runners import trainer_events
 from dmls_core.airflow.runners.process import runner as process
 from dmls_core.airflow.runners.process.runner import ProcessRunner, trainers_folder
 from dmls_core.airflow.settings import AirflowSettings
@@ -27,7 +27,7 @@ class TestProcessRunner(CacheJourney, GpuJourney, RunnerSuite):
 
     @pytest.fixture(autouse=True)
     def _short_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(runner, "POLL_SECONDS", 0.1)
+        monkeypatch.setattr(trainer_events, "POLL_SECONDS", 0.1)
         for name in ("GRACE_SECONDS", "REAP_SECONDS"):  # The suite's programs ignore SIGTERM.
             monkeypatch.setattr(process, name, 0.3)
 
