@@ -212,7 +212,7 @@ def test_an_approval_after_the_spec_was_deleted_deploys_nothing(platform: Platfo
 
     platform.delete("incoming/lab/withdrawn/spec.toml")
     wait_for(lambda: "waits for an approval" in platform.status("lab", "withdrawn")["message"])
-    platform.approve("lab", "withdrawn")
+    platform.answer("lab", "withdrawn", "Approve")
 
     platform.wait_run("lab", "withdrawn", "success")
     (run,) = platform.runs("lab", "withdrawn")

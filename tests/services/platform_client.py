@@ -178,6 +178,10 @@ class PlatformClient:
     def approve(self, team: str, job: str, option: str = "Approve") -> None:
         """Answer the pending approval as a user does on Airflow's page."""
         self.wait_status(team, job, "awaiting approval")
+        self.answer(team, job, option)
+
+    def answer(self, team: str, job: str, option: str) -> None:
+        """Answer the approval of the latest run, whatever the status of the job says."""
         run = self.runs(team, job)[-1]["dag_run_id"]
         path = f"/dags/dmls.{team}.{job}/dagRuns/{quote(run)}/taskInstances/approve/-1/hitlDetails"
         answer = {"chosen_options": [option], "params_input": {}}
