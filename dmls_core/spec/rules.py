@@ -329,8 +329,8 @@ def check_evaluation(
         hint = 'write time = "…" in [columns]'
         issues.add(path, "requires a time column", found="time", hint=hint)
     grouped = {"columns.group": group, "evaluation.group_duplicates": evaluation.group_duplicates}
-    for key, given in grouped.items():
-        if given and split != "random":
+    for key, value in grouped.items():
+        if value and split != "random":
             hint = f"remove {key} or the split; a random split of groups keeps the classes' shares if it can"
             issues.add(path, f"cannot be combined with {key}", found=split, expected='"random"', hint=hint)
     return evaluation
