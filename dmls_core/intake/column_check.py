@@ -22,7 +22,7 @@ from dmls_core.data.formats.names import COMPRESSED, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.formats.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.intake.file_sample import places
+from dmls_core.intake.file_sample import chunk_starts
 
 if TYPE_CHECKING:
     from dmls_core.data.formats.base import Format
@@ -243,7 +243,7 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     large = _thin(files) if not load_format(data_format or "csv").is_text and is_parquet(files[0]) else False
     sample = scope == "sample" or large
     table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
-    roles = read_row_roles(files, spec, None if sample else table.kept, sample=sample)
+    roles = read_row_roles(files, spec, None if sample else table.row_mask, sample=sample)
     notes = describe_table(table, files, spec, sample=sample)
     if sample:
         return notes
@@ -256,7 +256,7 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
         split=evaluation.split,
         labels=table.labels,
         scored=1 if table.labels else 2,  # R² of one row is not defined
-        place=table.place,
+        locate_row=table.locate_row,
     )
     return notes
 
@@ -320,7 +320,7 @@ def _copy_sample(
     lines, parts = first.count(b"\n"), []
     with path.open("wb") as sample:
         sample.write(first)
-        for start in places(file.size, len(head)):
+        for start in chunk_starts(file.size, len(head)):
             data, _ = store.read(file.key, start=start, limit=CHUNK)
             if not (records := whole_records(text(data))):
                 continue

@@ -6,7 +6,7 @@ from dmls_core.data.formats.encodings import is_utf16, utf16_codec
 from dmls_core.data.formats.thinning import CHUNK, PLACES, whole_beginning, whole_records
 
 
-def places(size: int, head: int) -> list[int]:
+def chunk_starts(size: int, head: int) -> list[int]:
     """Return where to read in a text of ``size`` bytes of which the first ``head`` are read anyway."""
     step = max(1, (size - head) // PLACES)
     # Even numbers: a character of UTF-16 has two bytes.

@@ -170,10 +170,10 @@ def thin_parquet(path: Path, target: Path, rows: int, seconds: float) -> tuple[i
         scan.sink_parquet(target)
         return total, True
     frames: list[pl.DataFrame] = []
-    for place in range(PLACES + 1):
+    for part in range(PLACES + 1):
         if frames and _CLOCK() > end:
             break
-        frames.append(scan.slice(place * (total - each) // PLACES, each).collect(engine="streaming"))
+        frames.append(scan.slice(part * (total - each) // PLACES, each).collect(engine="streaming"))
     pl.concat(frames).write_parquet(target)
     return total, len(frames) == PLACES + 1
 

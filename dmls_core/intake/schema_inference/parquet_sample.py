@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.data.formats.csv_dialect import Row
+from dmls_core.data.formats.csv_dialect import CsvRow
 from dmls_core.data.formats.parquet_footer import MARK
 from dmls_core.data.formats.parquet_source import reading
 from dmls_core.data.formats.thinning import thin_parquet
@@ -87,7 +87,10 @@ def read_parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, row
 
     try:
         schema = pl.read_parquet_schema(source)
-        if issues := [*check_names(file, Row(1, list(schema)), limits.columns), *unfit_names(file, schema)]:
+        if issues := [
+            *check_names(file, CsvRow(1, list(schema)), limits.columns),
+            *unfit_names(file, schema),
+        ]:
             raise DataError([replace(issue, line=None) for issue in issues])
         scan = pl.scan_parquet(source, glob=False)
         total = int(scan.select(pl.len()).collect().item())

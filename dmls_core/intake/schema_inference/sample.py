@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from dmls_core import sandbox
 from dmls_core.data.formats.base import Format, is_parquet
 from dmls_core.data.formats.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
-from dmls_core.data.formats.csv_dialect import Row, decode_head, ragged_column, read_rows
+from dmls_core.data.formats.csv_dialect import CsvRow, decode_head, ragged_column, read_rows
 from dmls_core.data.formats.detection import detect
 from dmls_core.data.formats.encodings import line_end_utf16
 from dmls_core.data.formats.missing_marks import describe_marks, find_marks, without_marks
@@ -23,7 +23,7 @@ from dmls_core.data.formats.names import COMPRESSED, format_of, load_format, nam
 from dmls_core.data.formats.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
-from dmls_core.intake.file_sample import join_chunks, places
+from dmls_core.intake.file_sample import chunk_starts, join_chunks
 from dmls_core.intake.schema_inference.draft import DATE, FIRST
 from dmls_core.intake.schema_inference.parquet_sample import IN_TIME, SECONDS, read_parquet
 from dmls_core.intake.schema_inference.sampled_rows import ROWS, Sample, unfit_names
@@ -152,14 +152,14 @@ def _text_keys(keys: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def with_marks(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
     """Return a sample with None in place of marks: those of ``keys``, or if these are None, those found."""
-    marks = find_marks(sample.columns, DATE) if keys is None else tuple(keys.get("missing", ()))
-    if not marks:
+    missing_values = find_marks(sample.columns, DATE) if keys is None else tuple(keys.get("missing", ()))
+    if not missing_values:
         return sample
-    note = describe_marks(marks, dict(zip(sample.names, sample.columns, strict=True)))
+    note = describe_marks(missing_values, dict(zip(sample.names, sample.columns, strict=True)))
     return replace(
         sample,
-        columns=tuple(without_marks(values, marks) for values in sample.columns),
-        data={**sample.data, "missing": list(marks)},
+        columns=tuple(without_marks(values, missing_values) for values in sample.columns),
+        data={**sample.data, "missing": list(missing_values)},
         notes=(note,) if note else (),
     )
 
@@ -180,7 +180,7 @@ def read_places(name: str, size: int, read: Callable[[int, int], bytes]) -> byte
     head = read(0, HEAD)
     if name.lower().endswith(COMPRESSED):
         return head
-    return b"".join((head, *(read(start, CHUNK) for start in places(size, HEAD))))
+    return b"".join((head, *(read(start, CHUNK) for start in chunk_starts(size, HEAD))))
 
 
 def _text(
@@ -300,7 +300,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
                 "the header is longer than the checked part of the file", hint="shorten it", file=file, line=1
             )
         )
-    header = Row(first.line, [name.strip() for name in first.cells])
+    header = CsvRow(first.line, [name.strip() for name in first.cells])
     if issues := [*check_names(file, header, limits.columns), *unfit_names(file, header.cells)]:
         raise DataError(issues)
     width = len(header.cells)
