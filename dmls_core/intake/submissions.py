@@ -31,7 +31,7 @@ class Submission:
         team: name of the team's folder; a valid name only if ``issues`` is empty.
         job: name of the job's folder, like ``team``; it contains slashes if the folder is too deep.
         files: all other files by name, including subfolders, without hidden files and the status files.
-        issues: issues of its place or names, for which it is rejected unread.
+        issues: issues of its folder or names, for which it is rejected unread.
         fingerprint: changes whenever one of its files changes.
     """
 

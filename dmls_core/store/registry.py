@@ -341,7 +341,7 @@ class Registry:
             return None
         try:
             record = JobRecord.from_json(json.loads(document))
-            _check_place(key, record)
+            _check_key(key, record)
         except ValueError as error:
             raise StoreError(
                 f"{key} in {self.store.url} is damaged ({error}); restore or delete it"
@@ -356,7 +356,7 @@ class Registry:
             return str(error)
 
 
-def _check_place(key: str, record: JobRecord) -> None:
+def _check_key(key: str, record: JobRecord) -> None:
     """Raise ``ValueError`` if a record names another job than its key, or data of another job."""
     job = f"{record.team}/{record.name}"
     if key not in (f"{layout.JOBS}{job}.json", f"{layout.VERSIONS}{job}/{record.version:08d}.json"):

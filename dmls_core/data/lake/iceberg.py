@@ -57,7 +57,7 @@ def open_iceberg(
         if snapshot is None:
             hint = "upload the spec again when it has rows"
             raise no_version("no snapshot yet", name, hint)
-    _check_places(table, [snapshot.manifest_list])
+    _check_stores(table, [snapshot.manifest_list])
     return IcebergSnapshot(table, snapshot.snapshot_id)
 
 
@@ -95,10 +95,10 @@ def _of_metadata(address: str, options: dict[str, str]) -> Table:
     return StaticTable((address,), metadata, address, files, NoopCatalog("static"))
 
 
-def _check_places(table: Table, addresses: Sequence[str]) -> None:
+def _check_stores(table: Table, addresses: Sequence[str]) -> None:
     """Raise ``DataError`` if metadata that users write names files outside the object store where it lies.
 
-    They would be read with whatever credentials the worker has for the other place.
+    They would be read with whatever credentials the worker has for the other store.
     """
     metadata_store = _store_of(table.metadata_location)
     for address in addresses:
@@ -155,10 +155,10 @@ class IcebergSnapshot:
         snapshot = scan.snapshot()
         if snapshot is None:
             raise PlatformError(f"the snapshot {self.version} is gone")
-        _check_places(self.table, [manifest.manifest_path for manifest in snapshot.manifests(self.table.io)])
+        _check_stores(self.table, [manifest.manifest_path for manifest in snapshot.manifests(self.table.io)])
         tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
         for task in tasks:
-            _check_places(self.table, [file.file_path for file in (task.file, *task.delete_files)])
+            _check_stores(self.table, [file.file_path for file in (task.file, *task.delete_files)])
         return [
             TableFile(
                 task.file.file_path,

@@ -48,7 +48,7 @@ class TableColumn:
 
 
 RowLocator = Callable[[int], ValidationIssue]
-"""Returns an issue without a message at the place of a row, given by its index."""
+"""Returns an issue without a message that names file, line and column of a row, given by its index."""
 
 
 def _nowhere(_row: int) -> ValidationIssue:
@@ -153,7 +153,7 @@ def split_holdout(
         labels: the classes' names, for messages.
         folds: number of cross-validation folds; the training rows need that many rows of every class.
         scored: number of rows that the metric needs.
-        locate_row: names the place of a row's target, for messages.
+        locate_row: names file, line and column of a row's target, for messages.
 
     Returns:
         Indices of the training rows and of the held-out rows, each in random order.

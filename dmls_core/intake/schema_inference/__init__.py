@@ -33,7 +33,7 @@ from dmls_core.intake.schema_inference.sample import (
     PASS,
     WHOLE,
     read_at,
-    read_places,
+    read_chunks,
     read_sample,
     sample_file,
     thinned_sample,
@@ -55,7 +55,7 @@ __all__ = [
     "infer_part_schema",
     "infer_schema",
     "parquet_tail",
-    "read_places",
+    "read_chunks",
     "read_sample",
     "sample_file",
 ]

@@ -51,7 +51,7 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
 
 @contextmanager
 def _sparse(tail: bytes, size: int) -> Iterator[Path]:
-    """Write the end of a file at its place in one that is as large on disk as this end."""
+    """Write the end of a file at its offset in one that is as large on disk as this end."""
     with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:
         sparse.seek(max(0, size - len(tail)))
         sparse.write(tail)

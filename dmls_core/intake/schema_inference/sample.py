@@ -20,7 +20,7 @@ from dmls_core.data.formats.detection import detect
 from dmls_core.data.formats.encodings import line_end_utf16
 from dmls_core.data.formats.missing_marks import describe_marks, find_marks, without_marks
 from dmls_core.data.formats.names import COMPRESSED, format_of, load_format, naming_hint, text_name
-from dmls_core.data.formats.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
+from dmls_core.data.formats.thinning import CHUNK, CHUNKS, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
 from dmls_core.intake.file_sample import chunk_starts, join_chunks
@@ -33,7 +33,7 @@ HEAD = 1 << 20
 """Bytes read from the beginning of a CSV file or the end of a large Parquet file."""
 
 WHOLE = 8 << 20
-"""Size up to which a Parquet file or a workbook is read whole; of a larger Parquet file only places."""
+"""Size up to which a Parquet file or a workbook is read whole; of a larger Parquet file only slices."""
 
 PASS = sandbox.Limits(memory=2 << 30, seconds=120, cpu_seconds=120)
 """Limits of a pass through a file."""
@@ -49,7 +49,7 @@ def read_sample(
 ) -> Sample:
     """Read rows of a file; the extension of its name is the format.
 
-    ``head`` has the first bytes of a text, then possibly chunks of it (see ``read_places``), or a whole
+    ``head`` has the first bytes of a text, then possibly chunks of it (see ``read_chunks``), or a whole
     Parquet file or workbook; ``complete`` if it is the whole file. ``keys`` are those of ``[data]`` that say
     how it is written; by default they are detected. Marks of missing values become None.
 
@@ -98,7 +98,7 @@ def sample_file(
             return with_marks(sample, keys)
         size = path.stat().st_size
         with path.open("rb") as file:
-            head = read_places(path.name, size, partial(read_at, file))
+            head = read_chunks(path.name, size, partial(read_at, file))
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
     sample = read_sample(path.name, head, complete=len(head) >= size, keys=keys, limits=limits)
@@ -138,7 +138,7 @@ def thinned_sample(
 
 
 def _spread_text(file: str, content: bytes, keys: Mapping[str, Any] | None, limits: IntakeLimits) -> Sample:
-    """Read records from places all over a text; see ``read_places``."""
+    """Read records from all over a text; see ``read_chunks``."""
     reading = detect(file, content[:HEAD]) if keys is None else dict(keys)
     plain = {key: value for key, value in reading.items() if (key, value) != ("encoding", "utf-16")}
     sample = _text(file, join_chunks(content, HEAD), False, plain, limits)
@@ -170,12 +170,12 @@ def read_at(file: BinaryIO, start: int, limit: int) -> bytes:
     return file.read(limit)
 
 
-def read_places(name: str, size: int, read: Callable[[int, int], bytes]) -> bytes:
-    """Return the first bytes of a text, and chunks of a large one from places spread over it.
+def read_chunks(name: str, size: int, read: Callable[[int, int], bytes]) -> bytes:
+    """Return the first bytes of a text, and chunks spread over a large one.
 
     ``read`` returns bytes of the file by start and number.
     """
-    if size <= HEAD + PLACES * CHUNK:
+    if size <= HEAD + CHUNKS * CHUNK:
         return read(0, size)
     head = read(0, HEAD)
     if name.lower().endswith(COMPRESSED):
