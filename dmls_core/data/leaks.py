@@ -127,14 +127,14 @@ class _SortedColumns:
     def determining(self, other: int, columns: NDArray[np.intp], *, strict: bool) -> list[int]:
         """Return which of the columns give the ``other`` one away; unless ``strict``, one may stand out."""
         values = self._values[other]
-        present = ~np.isnan(values)
-        classes = other in self._nominal or _are_classes(values[present])
-        if not _varies(values[present], classes):
+        has_value = ~np.isnan(values)
+        classes = other in self._nominal or _are_classes(values[has_value])
+        if not _varies(values[has_value], classes):
             return []
-        codes = np.searchsorted(np.unique(values[present]), values).astype(np.int32)
+        codes = np.searchsorted(np.unique(values[has_value]), values).astype(np.int32)
         errors = np.concatenate(
             [
-                self._errors(columns[start : start + _BLOCK], codes, present, classes=classes)
+                self._errors(columns[start : start + _BLOCK], codes, has_value, classes=classes)
                 for start in range(0, len(columns), _BLOCK)
             ]
         )
@@ -149,13 +149,13 @@ class _SortedColumns:
         self,
         columns: NDArray[np.intp],
         codes: NDArray[np.int32],
-        present: NDArray[np.bool_],
+        has_value: NDArray[np.bool_],
         *,
         classes: bool,
     ) -> NDArray[np.float64]:
-        """Return the error with which each of the columns predicts the ``codes`` of known values."""
+        """Return the error with which each of the columns predicts the ``codes`` of rows that have one."""
         order = self._order[columns]
-        order = order[present[order]].reshape(len(columns), -1)
+        order = order[has_value[order]].reshape(len(columns), -1)
         block = np.take_along_axis(self._values[columns], order, axis=1)
         comparable = np.ones((len(block), block.shape[1] - 1), dtype=bool)
         texts = [at for at, column in enumerate(columns) if int(column) in self._nominal]

@@ -175,8 +175,8 @@ def _misplaced(team: str, job: str) -> list[ValidationIssue]:
             )
         ]
     return [
-        layout.name_issue(owner, text)
-        for owner, text in (("team", team), ("job", job))
+        layout.name_issue(resource, text)
+        for resource, text in (("team", team), ("job", job))
         if not layout.is_name(text)
     ]
 

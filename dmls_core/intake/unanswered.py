@@ -25,7 +25,7 @@ def unanswered(
 
     ``statuses`` are by key. ``uploaded_again`` collects those whose files were uploaded again unchanged.
     """
-    unanswered = []
+    folders = []
     for submission in submissions:
         key = layout.incoming_file(submission.team, submission.job, layout.STATUS_JSON)
         files = [*submission.files, *filter(None, [submission.spec])]
@@ -42,8 +42,8 @@ def unanswered(
         if status and answer and answer.fingerprint == submission.fingerprint:
             uploaded_again.add(content)
         else:
-            unanswered.append((submission.team, submission.job))
-    return unanswered
+            folders.append((submission.team, submission.job))
+    return folders
 
 
 def without_answer(

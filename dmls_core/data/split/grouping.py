@@ -112,5 +112,5 @@ def join_groups(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
     nodes = size + int(second.max()) + 1
     edges = coo_array((np.ones(len(first), np.int8), (first, size + second)), shape=(nodes, nodes))
     _, components = connected_components(edges, directed=False)
-    groups_of_rows: NDArray[np.int64] = components[first].astype(np.int64)
-    return groups_of_rows
+    groups: NDArray[np.int64] = components[first].astype(np.int64)
+    return groups

@@ -119,7 +119,7 @@ def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
 
 def missing_column(name: str, names: Sequence[str], file: str, key: str, line: int | None) -> ValidationIssue:
     """Return the issue of a column that is missing in a file."""
-    lowered = {name.lower(): name for name in reversed(names) if name}
+    lowered = {column.lower(): column for column in reversed(names) if column}
     close = get_close_matches(name.strip().lower(), lowered, n=1)
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return ValidationIssue(
