@@ -21,12 +21,12 @@ def check_types(files: Sequence[tuple[str, Mapping[str, pl.DataType]]], names: C
     for name in names:
         first: tuple[str, pl.DataType] | None = None
         for file, types in files:
-            kind = _kind(types.get(name))
-            if kind is None:
+            value_type = _value_type(types.get(name))
+            if value_type is None:
                 continue
             if first is None:
                 first = file, types[name]
-            elif kind != _kind(first[1]):
+            elif value_type != _value_type(first[1]):
                 issues.append(
                     ValidationIssue(
                         "the column has another type than in other files",
@@ -51,7 +51,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     return [str(path.relative_to(folder)) for path in paths]
 
 
-def _kind(dtype: pl.DataType | None) -> str | None:
+def _value_type(dtype: pl.DataType | None) -> str | None:
     """Return what values are; None without values, and for nested types, which no column can have."""
     if dtype is None or dtype == pl.Null or dtype.is_nested():
         return None

@@ -229,7 +229,7 @@ class DateFeature:
                 moments.append(self.seconds(value))
             except ValueError as error:
                 raise ValueError(f"column {self.name!r}, row {row + 1}: {error}") from None
-        days, seconds = np.divmod(np.array([found or 0 for found in moments], dtype=np.int64), 86_400)
+        days, seconds = np.divmod(np.array([stamp or 0 for stamp in moments], dtype=np.int64), 86_400)
         parts: list[NDArray[Any]] = [seconds / 3600] if self.times else []
         if self.days:
             dates = days.astype("datetime64[D]")
@@ -237,7 +237,7 @@ class DateFeature:
             day = (dates - months).astype(np.int64) + 1
             parts = [days, months.astype(np.int64) % 12 + 1, day, (days + 3) % 7, *parts]
         encoded = np.stack(parts, axis=1).astype(np.float32)
-        encoded[[found is None for found in moments]] = math.nan if self.fill is None else self.fill
+        encoded[[stamp is None for stamp in moments]] = math.nan if self.fill is None else self.fill
         return encoded
 
     def as_json(self) -> dict[str, Any]:

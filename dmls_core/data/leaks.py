@@ -101,10 +101,10 @@ def find_relations(
         for column in table.determining(other, positions, strict=other not in targets)
     }
     if not narrow:  # see which of the columns that were found are copies
-        found = sorted(determined)[:PAIRS]
+        pairs = sorted(determined)[:PAIRS]
         determined |= {
             (other, column)
-            for column, other in found
+            for column, other in pairs
             if table.determining(column, np.array([other]), strict=True)
         }
     relations = (
@@ -127,35 +127,35 @@ class _SortedColumns:
     def determining(self, other: int, columns: NDArray[np.intp], *, strict: bool) -> list[int]:
         """Return which of the columns give the ``other`` one away; unless ``strict``, one may stand out."""
         values = self._values[other]
-        known = ~np.isnan(values)
-        classes = other in self._nominal or _are_classes(values[known])
-        if not _varies(values[known], classes):
+        has_value = ~np.isnan(values)
+        classes = other in self._nominal or _are_classes(values[has_value])
+        if not _varies(values[has_value], classes):
             return []
-        codes = np.searchsorted(np.unique(values[known]), values).astype(np.int32)
+        codes = np.searchsorted(np.unique(values[has_value]), values).astype(np.int32)
         errors = np.concatenate(
             [
-                self._errors(columns[start : start + _BLOCK], codes, known, classes=classes)
+                self._errors(columns[start : start + _BLOCK], codes, has_value, classes=classes)
                 for start in range(0, len(columns), _BLOCK)
             ]
         )
         errors[columns == other] = 1.0
-        found = errors <= PERFECT
+        is_determining = errors <= PERFECT
         if not strict and len(errors) > 1:
             least, second = np.partition(errors, 1)[:2]
-            found |= (errors == least) & (least <= SMALL[classes]) & (RATIO * least <= second)
-        return [int(column) for column in columns[found]]
+            is_determining |= (errors == least) & (least <= SMALL[classes]) & (RATIO * least <= second)
+        return [int(column) for column in columns[is_determining]]
 
     def _errors(
         self,
         columns: NDArray[np.intp],
         codes: NDArray[np.int32],
-        known: NDArray[np.bool_],
+        has_value: NDArray[np.bool_],
         *,
         classes: bool,
     ) -> NDArray[np.float64]:
-        """Return the error with which each of the columns predicts the ``codes`` of known values."""
+        """Return the error with which each of the columns predicts the ``codes`` of rows that have one."""
         order = self._order[columns]
-        order = order[known[order]].reshape(len(columns), -1)
+        order = order[has_value[order]].reshape(len(columns), -1)
         block = np.take_along_axis(self._values[columns], order, axis=1)
         comparable = np.ones((len(block), block.shape[1] - 1), dtype=bool)
         texts = [at for at, column in enumerate(columns) if int(column) in self._nominal]

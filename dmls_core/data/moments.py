@@ -56,10 +56,10 @@ def moment(value: object, order: DateOrder) -> int:
     """
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[s]")
-    found = _MOMENT.fullmatch(str(value).strip())
+    match = _MOMENT.fullmatch(str(value).strip())
     with suppress(ValueError):  # no such day or time
-        if found is not None:
-            return _seconds(found.groupdict(), order)
+        if match is not None:
+            return _seconds(match.groupdict(), order)
     raise ValueError(f"{repr(value)[:_SHOWN]} is not a {order} date, nor one such as 2026-01-31")
 
 
@@ -68,31 +68,31 @@ def time_of_day(value: object) -> int:
 
     ``value`` is a text, or a time of Python. Raise ``ValueError`` for anything else.
     """
-    found = _TIME.fullmatch(str(value).strip())
+    match = _TIME.fullmatch(str(value).strip())
     with suppress(ValueError):
-        if found is not None:
-            return _clock(found.groupdict())
+        if match is not None:
+            return _clock(match.groupdict())
     raise ValueError(f"{repr(value)[:_SHOWN]} is not a time such as 14:05")
 
 
-def _seconds(found: Mapping[str, str | None], order: DateOrder) -> int:
-    offset = int(f"{found['sign'] or ''}{found['hours'] or 0}") * 60
-    offset += int(f"{found['sign'] or ''}{found['minutes'] or 0}")
-    seconds = _DAY * _ordinal(found, order) + _clock(found) - 60 * offset
+def _seconds(parts: Mapping[str, str | None], order: DateOrder) -> int:
+    offset = int(f"{parts['sign'] or ''}{parts['hours'] or 0}") * 60
+    offset += int(f"{parts['sign'] or ''}{parts['minutes'] or 0}")
+    seconds = _DAY * _ordinal(parts, order) + _clock(parts) - 60 * offset
     date.fromordinal(seconds // _DAY)  # in another time zone, it may be beyond the calendar
     return seconds - _DAY * _EPOCH
 
 
-def _ordinal(found: Mapping[str, str | None], order: DateOrder) -> int:
+def _ordinal(parts: Mapping[str, str | None], order: DateOrder) -> int:
     """Return the day of a date, counted from the year 1; raise ``ValueError`` if there is none."""
-    first, second = found["a"], found["b"]
+    first, second = parts["a"], parts["b"]
     if order == "day-first":
         first, second = second, first
     elif order == "year-first" and first:
         raise ValueError
-    year = next(filter(None, (found[key] for key in ("y1", "y2", "y3", "y4", "y5"))))
-    month = next(filter(None, (found["m1"], first, found["m3"], found["m4"], found["m5"])))
-    day = next(filter(None, (found["d1"], second, found["d3"], found["d4"], found["d5"])))
+    year = next(filter(None, (parts[key] for key in ("y1", "y2", "y3", "y4", "y5"))))
+    month = next(filter(None, (parts["m1"], first, parts["m3"], parts["m4"], parts["m5"])))
+    day = next(filter(None, (parts["d1"], second, parts["d3"], parts["d4"], parts["d5"])))
     century = 0 if len(year) == 4 else 1900 if int(year) >= _CENTURY else 2000
     return date(int(year) + century, _month(month.lower()), int(day)).toordinal()
 
@@ -106,9 +106,9 @@ def _month(text: str) -> int:
     return 1 + _MONTHS.index(names.pop())
 
 
-def _clock(found: Mapping[str, str | None]) -> int:
-    hour, minute, second = (int(found[key] or 0) for key in ("hour", "minute", "second"))
-    if half := found["half"]:
+def _clock(parts: Mapping[str, str | None]) -> int:
+    hour, minute, second = (int(parts[key] or 0) for key in ("hour", "minute", "second"))
+    if half := parts["half"]:
         hour = hour % 12 + 12 * (half in "Pp") if 1 <= hour <= 12 else 24
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError

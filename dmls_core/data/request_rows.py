@@ -73,13 +73,13 @@ def read_parquet(path: str) -> Columns:
         table = frame.collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise DataError(f"the body is not Parquet: {str(error)[:200]}") from error
-    for name, kind in table.schema.items():
-        if kind.is_nested() or kind in {pl.Binary, pl.Object}:
+    for name, dtype in table.schema.items():
+        if dtype.is_nested() or dtype in {pl.Binary, pl.Object}:
             raise DataError(
-                ValidationIssue(f"column {name!r} has values of type {kind}", hint="give scalars")
+                ValidationIssue(f"column {name!r} has values of type {dtype}", hint="give scalars")
             )
-    texts = [name for name, kind in table.schema.items() if not (kind.is_numeric() or kind == pl.Boolean)]
-    numbers = [name for name, kind in table.schema.items() if kind.is_decimal()]
+    texts = [name for name, dtype in table.schema.items() if not (dtype.is_numeric() or dtype == pl.Boolean)]
+    numbers = [name for name, dtype in table.schema.items() if dtype.is_decimal()]
     return table.with_columns(pl.col(texts).cast(pl.String), pl.col(numbers).cast(pl.Float64)).to_dict(
         as_series=False
     )
@@ -114,19 +114,19 @@ def _read_csv(content: bytes) -> Columns:
         header = [name.strip() for name in next(rows, [])]
         if twice := sorted({name for name in header if header.count(name) > 1}):
             raise DataError(f"the header has the column {twice[0]!r} more than once")
-        found: list[list[str]] = []
+        records: list[list[str]] = []
         for row in rows:
             if not row:
                 continue
             if len(row) != len(header):
                 raise DataError(f"line {rows.line_num}: {len(row)} fields, but the header has {len(header)}")
-            found.append(row)
+            records.append(row)
     except UnicodeDecodeError as error:
         raise DataError(f"the body is not UTF-8: byte 0x{content[error.start]:02x}") from error
     except csv.Error as error:
         raise DataError(f"the body is not CSV: {error}") from error
-    _check_number(len(found))
-    return {name: [_or_none(row[at]) for row in found] for at, name in enumerate(header)}
+    _check_number(len(records))
+    return {name: [_or_none(row[at]) for row in records] for at, name in enumerate(header)}
 
 
 def _check_number(rows: int) -> None:

@@ -10,10 +10,11 @@ import polars as pl
 
 from dmls_core.data.declared_types import check_types
 from dmls_core.data.encoder import MISSING
+from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.conversion import convert
-from dmls_core.data.formats.csv_source import CsvSource
-from dmls_core.data.formats.names import format_of
+from dmls_core.data.formats.names import file_format
 from dmls_core.data.formats.parquet_source import reading
+from dmls_core.data.formats.source import FileSource
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec.data_table import Data
@@ -91,14 +92,14 @@ def write_snapshot(
     scans, names, rows = [], [], 0
     declared: list[tuple[str, dict[str, pl.DataType]]] = []
     for at, (path, values) in enumerate(zip(map(Path, paths), partitions, strict=True)):
-        if format_of(path.name) == "parquet":
-            with reading(path):
-                scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)
+        converted = convert(path, data, folder / f"converted-{at}")
+        if is_parquet(converted):
+            with reading(converted):
+                scan = pl.scan_parquet(converted, glob=False, hive_partitioning=False)
                 declared.append((addresses[at], dict(scan.collect_schema())))
         else:
-            scan = _typed(
-                CsvSource(convert(path, data, folder / f"text-{at}"), limits), folder / f"{at}.parquet"
-            )
+            source = file_format(path.name, data.format).open(converted, limits)
+            scan = _typed(source, folder / f"{at}.parquet")
         present = scan.collect_schema().names()
         scan = scan.with_columns(
             _partition(name, text) for name, text in values.items() if name not in present
@@ -141,8 +142,8 @@ def _listed(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
-def _typed(source: CsvSource, path: Path) -> pl.LazyFrame:
-    """Return a CSV as a frame: whole numbers, numbers or text by all values of a column."""
+def _typed(source: FileSource, path: Path) -> pl.LazyFrame:
+    """Return a file without types as a frame: whole numbers, numbers or text by all values of a column."""
     names = [name for name, _ in source.column_types]
     scan, rows = source.store(dict.fromkeys(names, pl.String()), path)
     texts = {name: _text(name) for name in names}

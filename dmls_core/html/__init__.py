@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmls_core.html.formats import Matrix, Table
+from dmls_core.html.formats import Matrix, TableData
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "STATIC",
     "Matrix",
-    "Table",
+    "TableData",
     "chart_scripts",
     "create_environment",
     "render_fragment",

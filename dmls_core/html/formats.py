@@ -140,7 +140,7 @@ MAX_HEADER_LENGTH = 80
 
 
 @dataclass(frozen=True)
-class Table:
+class TableData:
     """Rows below a header.
 
     Attributes:

@@ -43,7 +43,7 @@ class Outcome:
         record: the job's record if this submission is its current version or has just retired it.
         issues: the reasons for a rejection.
         notes: what the user should know of the data; see ``data_notes``.
-        known: whether the unchanged submission was checked before.
+        unchanged: whether the unchanged submission was checked before.
     """
 
     state: State
@@ -51,7 +51,7 @@ class Outcome:
     record: JobRecord | None = None
     issues: tuple[ValidationIssue, ...] = ()
     notes: tuple[str, ...] = ()
-    known: bool = field(default=False, compare=False)
+    unchanged: bool = field(default=False, compare=False)
 
 
 def admit(
@@ -118,7 +118,7 @@ def _answer(
         record = None if submission.issues else Registry(store).job(team, job)
         if record or before.run_key is None:  # else the record was deleted: admit the submission again
             current = record if record and record.run_key == before.run_key else None
-            return Outcome(before.state, before.message, current, before.errors, before.notes, known=True)
+            return Outcome(before.state, before.message, current, before.errors, before.notes, unchanged=True)
     try:
         outcome = _decide(store, submission, limits, memory, check_source)
     except UserError as error:

@@ -1,6 +1,6 @@
 """Check the columns of data files as the trainer does: of all rows, or of a sample of a large file.
 
-The files are read in a sandbox. The sample of a text has its first rows and records from places spread over
+The files are read in a sandbox. The sample of a text has its first rows and records from chunks spread over
 the whole file; a compressed one is unpacked for this. Large Parquet files are sampled in the same way, up to
 ``COPIED`` bytes; of larger ones, and of those that take too much memory, only the footers are read, which
 have the columns and their types.
@@ -22,7 +22,7 @@ from dmls_core.data.formats.names import COMPRESSED, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.formats.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.intake.file_sample import places
+from dmls_core.intake.file_sample import chunk_starts
 
 if TYPE_CHECKING:
     from dmls_core.data.formats.base import Format
@@ -243,7 +243,7 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     large = _thin(files) if not load_format(data_format or "csv").is_text and is_parquet(files[0]) else False
     sample = scope == "sample" or large
     table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
-    roles = read_row_roles(files, spec, None if sample else table.kept, sample=sample)
+    roles = read_row_roles(files, spec, None if sample else table.row_mask, sample=sample)
     notes = describe_table(table, files, spec, sample=sample)
     if sample:
         return notes
@@ -256,7 +256,7 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
         split=evaluation.split,
         labels=table.labels,
         scored=1 if table.labels else 2,  # R² of one row is not defined
-        place=table.place,
+        locate_row=table.locate_row,
     )
     return notes
 
@@ -307,7 +307,7 @@ def _copy_footer(store: Files, file: ObjectInfo, path: Path) -> None:
 def _copy_sample(
     store: Files, file: ObjectInfo, path: Path, head_bytes: int, encoding: Encoding
 ) -> list[_Part]:
-    """Write the beginning of a CSV and records from places in it to a file, of UTF-16 as UTF-8."""
+    """Write the beginning of a CSV and records from all over it to a file, of UTF-16 as UTF-8."""
     head, _ = store.read(file.key, limit=head_bytes)
 
     def text(part: bytes) -> bytes:
@@ -320,7 +320,7 @@ def _copy_sample(
     lines, parts = first.count(b"\n"), []
     with path.open("wb") as sample:
         sample.write(first)
-        for start in places(file.size, len(head)):
+        for start in chunk_starts(file.size, len(head)):
             data, _ = store.read(file.key, start=start, limit=CHUNK)
             if not (records := whole_records(text(data))):
                 continue
@@ -335,7 +335,7 @@ def _unpack_sample(
 ) -> tuple[list[_Part], float, str]:
     """Write records from all over a text, of which up to ``most`` bytes are copied.
 
-    Return their places, its size, and what was read.
+    Return their positions, its size, and what was read.
     """
     packed = path.with_name("packed") / path.name
     packed.parent.mkdir()
@@ -355,7 +355,7 @@ def _unpack_sample(
 
 
 def _placed(issue: ValidationIssue, parts: dict[str, list[_Part]]) -> ValidationIssue:
-    """Replace a line of the sample, beyond the file's beginning, by its place in the file."""
+    """Replace a line of the sample, beyond the file's beginning, by its line in the file."""
     inside = [part for part in parts.get(issue.file, ()) if issue.line and part.line <= issue.line]
     if not inside:
         return issue

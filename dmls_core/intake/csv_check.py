@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dmls_core.data.formats.csv_dialect import (
-    Row,
+    CsvRow,
     decode_head,
     is_number,
     ragged_column,
@@ -44,7 +44,7 @@ def check_csv_head(
             )
         ]
     # Training ignores blanks around a name.
-    header, body = Row(rows[0].line, [name.strip() for name in rows[0].cells]), rows[1:]
+    header, body = CsvRow(rows[0].line, [name.strip() for name in rows[0].cells]), rows[1:]
     issues = check_header(file, header, spec, max_columns)
     if not body and complete:
         issues.append(
@@ -60,7 +60,7 @@ def check_csv_head(
     ]
 
 
-def length_hint(header: Row, body: Sequence[Row]) -> str:
+def length_hint(header: CsvRow, body: Sequence[CsvRow]) -> str:
     """Return a hint on rows that are longer or shorter than the header."""
     width = len(header.cells)
     if len(body[-1].cells) < width and all(len(row.cells) == width for row in body[:-1]):
@@ -72,7 +72,7 @@ def length_hint(header: Row, body: Sequence[Row]) -> str:
     return "the header lacks a name: R writes row names without one, unless row.names = FALSE"
 
 
-def _check_lengths(file: str, header: Row, body: list[Row]) -> list[ValidationIssue]:
+def _check_lengths(file: str, header: CsvRow, body: list[CsvRow]) -> list[ValidationIssue]:
     expected = len(header.cells)
     ragged = [row for row in body if len(row.cells) != expected]
     issues = [
@@ -93,7 +93,7 @@ def _check_lengths(file: str, header: Row, body: list[Row]) -> list[ValidationIs
 
 
 def _check_target(
-    file: str, header: Row, body: list[Row], spec: Spec, *, complete: bool
+    file: str, header: CsvRow, body: list[CsvRow], spec: Spec, *, complete: bool
 ) -> list[ValidationIssue]:
     target = spec.columns.target
     position = header.cells.index(target)
@@ -132,7 +132,7 @@ _LONGEST = 60
 """Length of the longest name compared; the time grows with its square."""
 
 
-def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[ValidationIssue]:
+def check_header(file: str, header: CsvRow, spec: Spec, max_columns: int) -> list[ValidationIssue]:
     """Return the issues of the header: separator, empty and duplicate names, missing columns."""
     return _check_shape(file, header, max_columns) or [
         *_check_each(file, header),
@@ -140,12 +140,12 @@ def check_header(file: str, header: Row, spec: Spec, max_columns: int) -> list[V
     ]
 
 
-def check_names(file: str, header: Row, max_columns: int) -> list[ValidationIssue]:
+def check_names(file: str, header: CsvRow, max_columns: int) -> list[ValidationIssue]:
     """Return the issues of the header that need no spec: separator, empty and duplicate names."""
     return _check_shape(file, header, max_columns) or _check_each(file, header)
 
 
-def _check_shape(file: str, header: Row, max_columns: int) -> list[ValidationIssue]:
+def _check_shape(file: str, header: CsvRow, max_columns: int) -> list[ValidationIssue]:
     names = header.cells
     if issue := separator_issue(file, names, header.line):
         return [issue]
@@ -171,7 +171,7 @@ def _naming_hint(position: int, columns: int) -> str:
     return "name every column"
 
 
-def _check_each(file: str, header: Row) -> list[ValidationIssue]:
+def _check_each(file: str, header: CsvRow) -> list[ValidationIssue]:
     names = header.cells
     issues = [
         ValidationIssue(
@@ -194,35 +194,35 @@ def _check_each(file: str, header: Row) -> list[ValidationIssue]:
         for position, name in enumerate(names, start=1)
         if len(name) > 2 and name[0] == name[-1] == '"'
     ]
-    places: dict[str, list[str]] = {}
+    positions: dict[str, list[str]] = {}
     for position, name in enumerate(names, start=1):
-        places.setdefault(name, []).append(str(position))
+        positions.setdefault(name, []).append(str(position))
     issues += [
         ValidationIssue(
-            f"{len(found)} columns are named {name!r}",
+            f"{len(positions_of_name)} columns are named {name!r}",
             hint="give each column a different name",
             file=file,
             line=header.line,
             key=name,
-            found=", ".join(found),
+            found=", ".join(positions_of_name),
         )
-        for name, found in places.items()
-        if len(found) > 1 and name.strip()
+        for name, positions_of_name in positions.items()
+        if len(positions_of_name) > 1 and name.strip()
     ]
     return issues
 
 
-def check_columns(file: str, header: Row, spec: Spec) -> list[ValidationIssue]:
+def check_columns(file: str, header: CsvRow, spec: Spec) -> list[ValidationIssue]:
     """Return an issue for each of the spec's columns that the header lacks."""
     present = set(header.cells)
     columns = spec.columns
-    wanted: dict[str, list[str]] = {}
+    keys_by_name: dict[str, list[str]] = {}
     keys = ("features", "target", "categorical", "dates", "drop", "sensitive", "id")
     for key in (*keys, "time", "group", "weight"):
         value = getattr(columns, key)
         for name in (value,) if isinstance(value, str) else value or ():
-            wanted.setdefault(name, []).append(key)
-    missing = {name: keys for name, keys in wanted.items() if name not in present}
+            keys_by_name.setdefault(name, []).append(key)
+    missing = {name: keys for name, keys in keys_by_name.items() if name not in present}
     if missing and all(is_number(name) for name in header.cells):
         return [
             ValidationIssue(
@@ -255,8 +255,8 @@ def _did_you_mean(name: str, folded: Mapping[str, str], *, similar: bool) -> str
     close = folded.get(name.strip().casefold())
     if close is None and similar:
         cut = {text[:_LONGEST]: column for text, column in folded.items()}
-        found = difflib.get_close_matches(name.casefold()[:_LONGEST], cut, n=1, cutoff=0.6)
-        close = cut[found[0]] if found else None
+        matches = difflib.get_close_matches(name.casefold()[:_LONGEST], cut, n=1, cutoff=0.6)
+        close = cut[matches[0]] if matches else None
     if close is None:
         return "correct the name in the spec, or add the column to the file"
     return f"did you mean {close!r}?"

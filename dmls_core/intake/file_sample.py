@@ -1,14 +1,14 @@
-"""Records from places spread over a whole text file: its beginning alone misleads if it is sorted."""
+"""Records from chunks spread over a whole text file: its beginning alone misleads if it is sorted."""
 
 from __future__ import annotations
 
 from dmls_core.data.formats.encodings import is_utf16, utf16_codec
-from dmls_core.data.formats.thinning import CHUNK, PLACES, whole_beginning, whole_records
+from dmls_core.data.formats.thinning import CHUNK, CHUNKS, whole_beginning, whole_records
 
 
-def places(size: int, head: int) -> list[int]:
+def chunk_starts(size: int, head: int) -> list[int]:
     """Return where to read in a text of ``size`` bytes of which the first ``head`` are read anyway."""
-    step = max(1, (size - head) // PLACES)
+    step = max(1, (size - head) // CHUNKS)
     # Even numbers: a character of UTF-16 has two bytes.
     return [max(start, head) & ~1 for start in range(head + step - CHUNK, size - CHUNK + 1, step)]
 
@@ -19,7 +19,7 @@ def as_utf8(part: bytes, head: bytes) -> bytes:
 
 
 def join_chunks(content: bytes, head: int) -> bytes:
-    """Return the records of a sample: the first ``head`` bytes of a text, then chunks from its places.
+    """Return the records of a sample: the first ``head`` bytes of a text, then chunks of it.
 
     A text in UTF-16 becomes UTF-8.
     """

@@ -104,8 +104,8 @@ def as_issue(issue: ValidationIssue | Mapping[str, Any]) -> ValidationIssue:
     """Build an issue from its JSON form, without unknown keys; raise ``TypeError`` if it has no message."""
     if isinstance(issue, ValidationIssue):
         return issue
-    known = {name.name for name in fields(ValidationIssue)}
-    return ValidationIssue(**{name: value for name, value in issue.items() if name in known})
+    names = {name.name for name in fields(ValidationIssue)}
+    return ValidationIssue(**{name: value for name, value in issue.items() if name in names})
 
 
 MAX_SHOWN = 600
@@ -179,19 +179,19 @@ def _visible(character: str) -> str:
 
 
 def _row(issue: ValidationIssue) -> str:
-    place = issue.file
+    location = issue.file
     if issue.line:
-        place += f", line {issue.line}" if place else f"line {issue.line}"
+        location += f", line {issue.line}" if location else f"line {issue.line}"
     if issue.column:
-        place += f", column {issue.column}"
+        location += f", column {issue.column}"
     if issue.key:
-        place += f" ({issue.key})" if place else issue.key
+        location += f" ({issue.key})" if location else issue.key
     wrong = issue.message
     if issue.found:
         wrong += f"; found: {issue.found}"
     if issue.expected:
         wrong += f"; expected: {issue.expected}"
-    return f"| {escape(place)} | {escape(wrong)} | {escape(issue.hint)} |"
+    return f"| {escape(location)} | {escape(wrong)} | {escape(issue.hint)} |"
 
 
 def _address(link: str) -> str:

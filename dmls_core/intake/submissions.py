@@ -31,7 +31,7 @@ class Submission:
         team: name of the team's folder; a valid name only if ``issues`` is empty.
         job: name of the job's folder, like ``team``; it contains slashes if the folder is too deep.
         files: all other files by name, including subfolders, without hidden files and the status files.
-        issues: issues of its place or names, for which it is rejected unread.
+        issues: issues of its folder or names, for which it is rejected unread.
         fingerprint: changes whenever one of its files changes.
     """
 
@@ -77,12 +77,14 @@ class SubmissionListing:
     def update(self, objects: Iterable[ObjectInfo]) -> list[Submission]:
         """Return what ``group_submissions`` returns."""
         jobs: dict[str, list[ObjectInfo]] = {}
-        for found in objects:
-            folder = found.key.rpartition("/")[0].split("/", 3)
-            jobs.setdefault("/".join(folder[:3]), []).append(found)
-        known = self._jobs
+        for info in objects:
+            folder = info.key.rpartition("/")[0].split("/", 3)
+            jobs.setdefault("/".join(folder[:3]), []).append(info)
+        previous = self._jobs
         self._jobs = {
-            job: known[job] if job in known and known[job][0] == files else (files, group_submissions(files))
+            job: previous[job]
+            if job in previous and previous[job][0] == files
+            else (files, group_submissions(files))
             for job, files in jobs.items()
         }
         found_ones = [one for _, submissions in self._jobs.values() for one in submissions]
@@ -97,8 +99,8 @@ def _adopt_partitions(folders: dict[tuple[str, str], dict[str, ObjectInfo]]) -> 
     for (team, job), files in list(folders.items()):
         name, deeper, rest = job.partition("/")
         if deeper and layout.SPEC_FILE not in files and layout.is_name(team) and layout.is_name(name):
-            own = folders.setdefault((team, name), {})
-            own |= {f"{rest}/{file}": found for file, found in files.items()}
+            job_files = folders.setdefault((team, name), {})
+            job_files |= {f"{rest}/{filename}": file for filename, file in files.items()}
             del folders[team, job]
 
 
@@ -138,9 +140,9 @@ def _submission(team: str, job: str, files: dict[str, ObjectInfo]) -> Submission
 
 def _unreadable(files: dict[str, ObjectInfo]) -> list[ValidationIssue]:
     issues = []
-    for name, found in sorted(files.items()):
+    for name, file in sorted(files.items()):
         try:
-            check_key(found.key)
+            check_key(file.key)
         except StoreError:
             issues.append(
                 ValidationIssue(
@@ -173,8 +175,8 @@ def _misplaced(team: str, job: str) -> list[ValidationIssue]:
             )
         ]
     return [
-        layout.name_issue(kind, text)
-        for kind, text in (("team", team), ("job", job))
+        layout.name_issue(resource, text)
+        for resource, text in (("team", team), ("job", job))
         if not layout.is_name(text)
     ]
 
@@ -213,10 +215,10 @@ def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     Raises:
         SubmissionError: a folder has no data file.
     """
-    found = []
+    named = []
     for path in paths:
         if not path.is_dir():
-            found.append((path.name, path))
+            named.append((path.name, path))
             continue
         base = path.absolute().parent
         visible = [file for file in sorted(path.absolute().rglob("*")) if _is_visible(file, base)]
@@ -224,8 +226,8 @@ def named_files(paths: Sequence[Path]) -> list[tuple[str, Path]]:
         if not files:
             hint = f"add files with names that end in {', '.join(data_endings())}"
             raise SubmissionError(ValidationIssue("the folder has no data file", hint=hint, file=str(path)))
-        found += [(file.relative_to(base).as_posix(), file) for file in files]
-    return found
+        named += [(file.relative_to(base).as_posix(), file) for file in files]
+    return named
 
 
 def _is_visible(file: Path, base: Path) -> bool:

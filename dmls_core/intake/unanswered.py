@@ -16,20 +16,23 @@ def statuses_in(listing: Iterable[ObjectInfo]) -> dict[str, ObjectInfo]:
 
 
 def unanswered(
-    store: Store, submissions: Iterable[Submission], statuses: Mapping[str, ObjectInfo], known: set[str]
+    store: Store,
+    submissions: Iterable[Submission],
+    statuses: Mapping[str, ObjectInfo],
+    uploaded_again: set[str],
 ) -> list[tuple[str, str]]:
     """Return the submissions whose status is older than their files, and about other files.
 
-    ``statuses`` are by key. ``known`` collects submissions whose files were uploaded again unchanged.
+    ``statuses`` are by key. ``uploaded_again`` collects those whose files were uploaded again unchanged.
     """
-    found = []
+    folders = []
     for submission in submissions:
         key = layout.incoming_file(submission.team, submission.job, layout.STATUS_JSON)
         files = [*submission.files, *filter(None, [submission.spec])]
         status = statuses.get(key)
         current = status is not None and status.modified >= max(file.modified for file in files)
         content = f"{key} {submission.fingerprint}"
-        if current or (status and content in known):
+        if current or (status and content in uploaded_again):
             continue
         try:
             check_key(key)
@@ -37,10 +40,10 @@ def unanswered(
             continue  # no status can be written there
         answer = read_status(store, submission.team, submission.job) if status else None
         if status and answer and answer.fingerprint == submission.fingerprint:
-            known.add(content)
+            uploaded_again.add(content)
         else:
-            found.append((submission.team, submission.job))
-    return found
+            folders.append((submission.team, submission.job))
+    return folders
 
 
 def without_answer(

@@ -26,7 +26,7 @@ NONE = "none"
 _FAMILIES = ("lightgbm", "xgboost", "extra-trees", "random-forest", "catboost")
 
 AUTO = {
-    f"auto-{kind}": tuple(f"{family}-{kind}" for family in _FAMILIES) for kind in ("classifier", "regressor")
+    f"auto-{task}": tuple(f"{family}-{task}" for family in _FAMILIES) for task in ("classifier", "regressor")
 }
 """Names of ``model`` and the models that they stand for; with fewer trials, only the first ones.
 

@@ -223,8 +223,8 @@ class _HyperparameterReader:
             return None
         for key, other in (("min", "max"), ("max", "min")):
             if key not in table:
-                given = f"next to {other}" if other in table else "for a range"
-                self._note(f"is missing {given}", key, hint="a range needs min and max")
+                context = f"next to {other}" if other in table else "for a range"
+                self._note(f"is missing {context}", key, hint="a range needs min and max")
         log = table.get("log", False)
         if not isinstance(log, bool):
             self._note("must be true or false", "log", found=log, right="true or false")

@@ -21,10 +21,10 @@ def closest(word: str, names: Iterable[str]) -> str:
     # Imported here: only a spec with errors needs it.
     from difflib import get_close_matches
 
-    known = {name.lower(): name for name in names}
+    by_lowercase = {name.lower(): name for name in names}
     # Shortened, because matching is quadratic in the lengths.
-    matches = get_close_matches(word[:_LONGEST].lower().replace(" ", "_"), known, n=1)
-    return known[matches[0]] if matches else ""
+    matches = get_close_matches(word[:_LONGEST].lower().replace(" ", "_"), by_lowercase, n=1)
+    return by_lowercase[matches[0]] if matches else ""
 
 
 def dotted(path: Path) -> str:
@@ -139,22 +139,22 @@ class IssueCollector:
         """Raise the issues found, if any, as ``SpecError``: in file order, up to the limit."""
         if not self._entries:
             return
-        placed = [(self._place(entry), entry) for entry in self._entries.values()]
+        placed = [(self._position(entry), entry) for entry in self._entries.values()]
         placed.sort(key=lambda pair: pair[0])
         issues: list[ValidationIssue] = []
         compared = 0
-        for place, entry in placed[: self._most]:
+        for position, entry in placed[: self._most]:
             # Only for those that are shown: matching is expensive.
             compared += len(entry.names)
-            issues.append(self._issue(place, entry, suggest=compared <= _COMPARISONS))
+            issues.append(self._issue(position, entry, suggest=compared <= _COMPARISONS))
         if rest := len(placed) - len(issues):
             issues.append(ValidationIssue(f"and {rest:,} more issues", file=self._file))
         raise SpecError(issues)
 
-    def _place(self, entry: _Entry) -> tuple[int, int]:
+    def _position(self, entry: _Entry) -> tuple[int, int]:
         return self._positions.find(entry.path) if self._positions else (0, 0)
 
-    def _issue(self, place: tuple[int, int], entry: _Entry, suggest: bool) -> ValidationIssue:
+    def _issue(self, position: tuple[int, int], entry: _Entry, suggest: bool) -> ValidationIssue:
         hint = entry.hint
         if suggest and entry.word and (name := closest(entry.word, entry.names)):
             hint = f"did you mean {name}?"
@@ -162,8 +162,8 @@ class IssueCollector:
             entry.message,
             hint,
             file=self._file,
-            line=place[0] or None,
-            column=place[1] or None,
+            line=position[0] or None,
+            column=position[1] or None,
             key=dotted(entry.path),
             found=entry.found,
             expected=entry.expected,

@@ -170,12 +170,12 @@ def _cleaned(value: Any) -> Any:  # noqa: ANN401 - any part of a JSON schema
         return [_cleaned(part) for part in value]
     if not isinstance(value, dict):
         return value
-    kept = {
+    schema = {
         key: _cleaned(part)
         for key, part in value.items()
         if not (key == "title" and isinstance(part, str)) and not (key == "default" and part is None)
     }
-    if "anyOf" not in kept:
-        return kept
-    options = [option for option in kept.pop("anyOf") if option != {"type": "null"}]
-    return {**options[0], **kept} if len(options) == 1 else {"anyOf": options, **kept}
+    if "anyOf" not in schema:
+        return schema
+    options = [option for option in schema.pop("anyOf") if option != {"type": "null"}]
+    return {**options[0], **schema} if len(options) == 1 else {"anyOf": options, **schema}

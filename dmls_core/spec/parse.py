@@ -118,38 +118,38 @@ def _remove(table: dict[str, Any], loc: tuple[int | str, ...]) -> None:
 
 
 def _note(table: type[BaseModel], detail: ErrorDetails, path: Path, issues: IssueCollector) -> None:
-    kind, found, context = detail["type"], detail["input"], detail.get("ctx", {})
+    error_type, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     loc = tuple(part for part in detail["loc"] if part != "[key]")
-    place: Path = (*path, *loc)
+    location: Path = (*path, *loc)
     key = str(loc[-1])
-    if kind == "too_short" and found:
+    if error_type == "too_short" and value:
         return  # Empty only without its wrong elements, which are reported themselves.
-    if kind == "missing":
-        issues.add(place, "is missing", hint=_EXAMPLES.get(key, ""))
-    elif kind == "extra_forbidden":
+    if error_type == "missing":
+        issues.add(location, "is missing", hint=_EXAMPLES.get(key, ""))
+    elif error_type == "extra_forbidden":
         names = _keys(table, loc[:-1])
         hint = f"{key} belongs above the first [table]" if key in KEYS else ""
-        message = f"is not a key of [{dotted(place[:-1])}]"
+        message = f"is not a key of [{dotted(location[:-1])}]"
         issues.add(
-            place, message, expected=", ".join(names), hint=hint, word="" if hint else key, names=names
+            location, message, expected=", ".join(names), hint=hint, word="" if hint else key, names=names
         )
-    elif kind == "literal_error":
+    elif error_type == "literal_error":
         names = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
         right = f"one of {', '.join(map(quoted, names))}"
-        issues.add(place, f"must be {right}", found=found, expected=right, word=found, names=names)
-    elif kind in _BOUNDS:
-        words, bound = _BOUNDS[kind]
+        issues.add(location, f"must be {right}", found=value, expected=right, word=value, names=names)
+    elif error_type in _BOUNDS:
+        words, bound = _BOUNDS[error_type]
         right = f"{words} {context[bound]:,}"
-        issues.add(place, f"must be {right}", found=found, expected=right)
-    elif kind in _LENGTHS:
-        message, right = _LENGTHS[kind]
-        issues.add(place, message, found=found, expected=right.format(**context))
+        issues.add(location, f"must be {right}", found=value, expected=right)
+    elif error_type in _LENGTHS:
+        message, right = _LENGTHS[error_type]
+        issues.add(location, message, found=value, expected=right.format(**context))
     else:
-        right = _EXPECTED.get(kind, "")
-        if kind == "string_pattern_mismatch":
+        right = _EXPECTED.get(error_type, "")
+        if error_type == "string_pattern_mismatch":
             right = _PATTERNS.get(key, "a name without control characters")
         message = f"must be {right}" if right else detail["msg"].lower()
-        issues.add(place, message, found=found, expected=right, hint=_mend(kind, found))
+        issues.add(location, message, found=value, expected=right, hint=_mend(error_type, value))
 
 
 def _keys(table: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
@@ -162,12 +162,12 @@ def _keys(table: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     return _keys(below, loc[2:] if named else loc[1:])
 
 
-def _mend(kind: str, found: object) -> str:
-    if kind == "tuple_type" and isinstance(found, str):
-        return "write a list: [" + quoted(found[:40]) + "]"
-    if kind in ("int_type", "float_type", "number_type", "bool_type") and looks_bare(found):
+def _mend(error_type: str, value: object) -> str:
+    if error_type == "tuple_type" and isinstance(value, str):
+        return "write a list: [" + quoted(value[:40]) + "]"
+    if error_type in ("int_type", "float_type", "number_type", "bool_type") and looks_bare(value):
         return "remove the quotes"
-    if kind == "string_type" and not isinstance(found, list | dict):
+    if error_type == "string_type" and not isinstance(value, list | dict):
         return "put it in quotes"
     return ""
 
@@ -237,9 +237,9 @@ def _read_tables(top: dict[str, Any], issues: IssueCollector) -> dict[str, SpecT
         hint = 'write `[columns]` and below it `target = "…"`, the column to predict'
         issues.add(("columns",), "is missing", expected="a table", hint=hint)
     tables: dict[str, SpecTable] = {}
-    for name, kind in TABLES.items():
+    for name, model in TABLES.items():
         if name in top:
-            table = read_table(kind, top[name], (name,), issues)
+            table = read_table(model, top[name], (name,), issues)
             if table is not None:
                 tables[name] = table
     return tables
@@ -327,9 +327,9 @@ def changed_document(spec: Spec, changes: Changes, issues: IssueCollector) -> di
     """
     top = _as_document(spec)
     for name, table in changes.hyperparameters.items():
-        own = top.get(name) if any(model.name == name for model in spec.models) else None
-        if own is not None and isinstance(table, dict):
-            own.update(table)
+        model_tables = top.get(name) if any(model.name == name for model in spec.models) else None
+        if model_tables is not None and isinstance(table, dict):
+            model_tables.update(table)
         elif name in RESERVED:
             hint = "n_trials, seed and data have their own keys next to hyperparameters"
             issues.add(("hyperparameters", name), "is not a hyperparameter", hint=hint)

@@ -112,13 +112,13 @@ def parse_pattern(path: str) -> PartitionPattern:
         raise ValueError(f"has the unknown field {{{unknown[0]}}}")
     if not used:
         raise ValueError("has no field")
-    known = used | ({"year", "month", "day"} if "date" in used else set())
+    fields = used | ({"year", "month", "day"} if "date" in used else set())
     for finer, coarser in (("hour", "day"), ("day", "month"), ("month", "year")):
-        if finer in known and coarser not in known:
+        if finer in fields and coarser not in fields:
             raise ValueError(f"has {{{finer}}} without {{{coarser}}}")
     if path.count("*") > _MAX_STARS:
         raise ValueError(f"has more than {_MAX_STARS} *")
-    unit: Unit = next(unit for unit in get_args(Unit) if unit in known)
+    unit: Unit = next(unit for unit in get_args(Unit) if unit in fields)
     first = next(token.start() for token in tokens if token[0] in ("*", "?") or token[1])
     return PartitionPattern(path, unit, path[:first], re.compile(_expression(tokens), re.ASCII))
 

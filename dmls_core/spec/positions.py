@@ -11,17 +11,17 @@ from typing import Literal, NamedTuple
 
 import tomli
 
-TokenKind = Literal["space", "string", "mark", "bare"]
+TokenType = Literal["space", "string", "punctuation", "bare"]
 
 
 class Token(NamedTuple):
     """The part ``start:end`` of the text.
 
-    A ``mark`` is one of ``[]{},=``, ``space`` is blanks, newlines and comments, and ``bare`` is the rest:
-    bare keys with their dots, numbers, dates, words.
+    ``punctuation`` is one of ``[]{},=``, ``space`` is blanks, newlines and comments, and ``bare`` is the
+    rest: bare keys with their dots, numbers, dates, words.
     """
 
-    kind: TokenKind
+    type: TokenType
     start: int
     end: int
 
@@ -36,7 +36,7 @@ _TOKEN = re.compile(
       | (?!\"\"\") " (?: [^"\\\n]++ | \\. )*+ "
       | (?!''') ' [^'\n]*+ '
     )
-  | (?P<mark> [\[\]{},=] )
+  | (?P<punctuation> [\[\]{},=] )
   | (?P<bare> [^\s\[\]{},=\#"']++ )
     """,
     re.VERBOSE | re.DOTALL,
@@ -65,7 +65,7 @@ class Lines:
             self._starts.append(start + 1)
             start = text.find("\n", start + 1)
 
-    def place(self, offset: int) -> tuple[int, int]:
+    def position(self, offset: int) -> tuple[int, int]:
         """Return line and column of ``offset``."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
@@ -98,7 +98,7 @@ class Positions:
         for length in range(len(path), 0, -1):
             offset = self._offsets.get(path[:length])
             if offset is not None:
-                return self._lines.place(offset)
+                return self._lines.position(offset)
         return 1, 1
 
 
@@ -125,9 +125,9 @@ class _Walk:
         stream = tokens(self.text)
         try:
             for token in stream:
-                if token.kind == "space":
+                if token.type == "space":
                     continue
-                if self._mark(token) == "[":
+                if self._punctuation(token) == "[":
                     self._header(stream)
                 else:
                     path, _ = self._key(token, stream, self._table, "=")
@@ -135,19 +135,19 @@ class _Walk:
         except _OutOfStepError:
             return
 
-    def _mark(self, token: Token) -> str:
-        return self.text[token.start] if token.kind == "mark" else ""
+    def _punctuation(self, token: Token) -> str:
+        return self.text[token.start] if token.type == "punctuation" else ""
 
     def _next(self, stream: Iterator[Token]) -> Token:
         for token in stream:
-            if token.kind != "space":
+            if token.type != "space":
                 return token
         raise _OutOfStepError
 
     def _header(self, stream: Iterator[Token]) -> None:
         """Read ``[a.b]`` or ``[[a.b]]`` up to its end and make it the current table."""
         token = self._next(stream)
-        array = self._mark(token) == "["
+        array = self._punctuation(token) == "["
         if array:
             token = self._next(stream)
         path, start = self._key(token, stream, (), "]")
@@ -159,9 +159,9 @@ class _Walk:
         self._table = path
 
     def _key(self, token: Token, stream: Iterator[Token], path: Path, end: str) -> tuple[Path, int]:
-        """Read a dotted key up to the mark ``end``; return its path and the offset of its start."""
+        """Read a dotted key up to the punctuation ``end``; return its path and the offset of its start."""
         start = token.start
-        while self._mark(token) != end:
+        while self._punctuation(token) != end:
             for offset, part in self._parts(token):
                 # A header below an array of tables means the array's last element.
                 if path in self._arrays:
@@ -173,13 +173,13 @@ class _Walk:
 
     def _parts(self, token: Token) -> Iterator[tuple[int, str]]:
         raw = self.text[token.start : token.end]
-        if token.kind == "bare":
+        if token.type == "bare":
             offset = token.start
             for part in raw.split("."):
                 if part:
                     yield offset, part
                 offset += len(part) + 1
-        elif token.kind == "string":
+        elif token.type == "string":
             yield token.start, _unquote(raw)
         else:
             raise _OutOfStepError
@@ -188,11 +188,11 @@ class _Walk:
         open_: list[_Container] = []
         while True:
             token = self._next(stream)
-            mark = self._mark(token)
-            if open_ and mark == ",":
+            punctuation = self._punctuation(token)
+            if open_ and punctuation == ",":
                 self._separate(open_[-1])
                 continue
-            if mark in ("]", "}"):
+            if punctuation in ("]", "}"):
                 if not open_:
                     raise _OutOfStepError
                 open_.pop()
@@ -212,12 +212,12 @@ class _Walk:
             container.index += 1
 
     def _open(self, token: Token, path: Path, open_: list[_Container]) -> None:
-        mark = self._mark(token)
-        if mark == "[":
+        punctuation = self._punctuation(token)
+        if punctuation == "[":
             open_.append(_Container(path, 0))
-        elif mark == "{":
+        elif punctuation == "{":
             open_.append(_Container(path, None))
-        elif mark:
+        elif punctuation:
             raise _OutOfStepError
 
 

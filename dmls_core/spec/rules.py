@@ -29,7 +29,7 @@ def check_data(data: Data, issues: IssueCollector) -> None:
     """Check that data and labels are in the spec's folder, and that the keys on how text is written agree."""
     for key, path in (("path", data.path), ("labels", data.labels)):
         if path is not None:
-            _check_place(key, path, issues)
+            _check_path(key, path, issues)
     if data.source is not None:
         check_source(data.source, data, issues)
     if data.decimal == data.thousands:
@@ -39,7 +39,7 @@ def check_data(data: Data, issues: IssueCollector) -> None:
         issues.add(("data", "format"), "is not text", found=data.format, hint=hint)
 
 
-def _check_place(key: str, path: str, issues: IssueCollector) -> None:
+def _check_path(key: str, path: str, issues: IssueCollector) -> None:
     parts = set(path.split("/"))
     if {"", ".", ".."} & parts or "\\" in path or not path.isprintable():
         issues.add(
@@ -329,8 +329,8 @@ def check_evaluation(
         hint = 'write time = "…" in [columns]'
         issues.add(path, "requires a time column", found="time", hint=hint)
     grouped = {"columns.group": group, "evaluation.group_duplicates": evaluation.group_duplicates}
-    for key, given in grouped.items():
-        if given and split != "random":
+    for key, value in grouped.items():
+        if value and split != "random":
             hint = f"remove {key} or the split; a random split of groups keeps the classes' shares if it can"
             issues.add(path, f"cannot be combined with {key}", found=split, expected='"random"', hint=hint)
     return evaluation

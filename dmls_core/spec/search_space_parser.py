@@ -107,7 +107,7 @@ def read_searches(
             if name in model.hyperparameters:
                 read[name] = reader.one(model, name, (name,), table)
         if model.name in top:
-            read |= reader.own(model, top[model.name])
+            read |= reader.read_model(model, top[model.name])
         searches.append(reader.complete(model, read))
     for name in catalogue:
         if name in top and all(model.name != name for model in models):
@@ -128,7 +128,7 @@ class _SearchReader:
         definition = model.hyperparameters[name]
         return path, read_hyperparameter(definition, table, path, self.issues, self.limits)
 
-    def own(self, model: ModelDefinition, tables: object) -> _Read:
+    def read_model(self, model: ModelDefinition, tables: object) -> _Read:
         """Read the tables below a model's name, such as ``[random-forest-classifier]``."""
         if not isinstance(tables, dict):
             hint = f"write [{model.name}.n_estimators], for instance"

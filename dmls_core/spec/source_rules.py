@@ -16,7 +16,7 @@ _LOCAL = ("file", "local", "memory")
 
 _PARAMETERS = ("start", "end")
 
-_KINDS = ("table", "query", "path", "delta", "iceberg")
+_SOURCE_KEYS = ("table", "query", "path", "delta", "iceberg")
 
 _VERSIONS = {"version": "delta", "snapshot": "iceberg"}
 """The key of a version, and the kind of table that has it."""
@@ -28,11 +28,11 @@ _TABLE = re.compile(r"[^\s./:]+(\.[^\s./:]+)+")
 def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
     """Check that a source names one thing to read, and that its query or path can be read."""
     path = ("data", "source")
-    given = [key for key in _KINDS if getattr(source, key) is not None]
-    if len(given) != 1:
-        kinds = f"{', '.join(_KINDS[:-1])} and {_KINDS[-1]}"
-        found = " and ".join(given) or "none of them"
-        issues.add(path, f"must have one of {kinds}", expected="one of them", hint=f"it has {found}")
+    keys = [key for key in _SOURCE_KEYS if getattr(source, key) is not None]
+    if len(keys) != 1:
+        key_names = f"{', '.join(_SOURCE_KEYS[:-1])} and {_SOURCE_KEYS[-1]}"
+        key_list = " and ".join(keys) or "none of them"
+        issues.add(path, f"must have one of {key_names}", expected="one of them", hint=f"it has {key_list}")
     if data.path is not None:
         hint = "remove it: the source has the data"
         issues.add(("data", "path"), "cannot be combined with [data.source]", found=data.path, hint=hint)
@@ -40,9 +40,11 @@ def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
         hint = "remove it: the names of the files show their formats" if source.path else "remove it"
         issues.add(("data", "format"), "cannot be combined with [data.source]", found=data.format, hint=hint)
     elif source.path is None and (written := data.reading.keys() - {"missing"}):
-        kind = "a database" if source.lake is None else "a table"
+        source_type = "a database" if source.lake is None else "a table"
         hint = "remove it: a table has types"
-        issues.add(("data", min(written)), f"says how files are written, but the source is {kind}", hint=hint)
+        issues.add(
+            ("data", min(written)), f"says how files are written, but the source is {source_type}", hint=hint
+        )
     if source.query is not None:
         _check_query(source.query, issues)
     if source.path is not None:
@@ -68,9 +70,9 @@ def _check_lake(source: Source, issues: IssueCollector) -> None:
         _check_address(source.delta.removesuffix("/"), "delta", issues)
     if source.iceberg is not None:
         _check_iceberg(source.iceberg, issues)
-    for key, kind in _VERSIONS.items():
-        if (number := getattr(source, key)) is not None and getattr(source, kind) is None:
-            issues.add(("data", "source", key), f"needs {kind}", found=str(number), hint="remove it")
+    for key, table_format in _VERSIONS.items():
+        if (number := getattr(source, key)) is not None and getattr(source, table_format) is None:
+            issues.add(("data", "source", key), f"needs {table_format}", found=str(number), hint="remove it")
 
 
 def _check_iceberg(table: str, issues: IssueCollector) -> None:

@@ -118,8 +118,8 @@ class Spec(SpecTable):
         """Return the spec as plain JSON data, with every default but those of ``ADDED``."""
         data = self.model_dump(mode="json")
         for table, key in ADDED:
-            given = getattr(self, table)
-            if getattr(given, key) == type(given).model_fields[key].default:
+            table_model = getattr(self, table)
+            if getattr(table_model, key) == type(table_model).model_fields[key].default:
                 del data[table][key]
         if source := data["data"].get("source"):
             data["data"]["source"] = {

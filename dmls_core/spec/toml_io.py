@@ -98,7 +98,7 @@ def _decode(source: bytes, file: str, limits: SpecLimits) -> str:
             )
         ) from None
     if "\x00" in text:
-        line, column = Lines(text).place(text.index("\x00"))
+        line, column = Lines(text).position(text.index("\x00"))
         raise SpecError(
             ValidationIssue(
                 "holds a NUL character",
@@ -115,12 +115,12 @@ def _measure(text: str, file: str, limits: SpecLimits) -> None:
     """Reject text that would make the parser slow or recurse too deep."""
     depth = dots = items = 0
     for token in tokens(text):
-        if token.kind == "mark":
-            mark = text[token.start]
-            depth += (mark in "[{") - (mark in "]}")
-            items += mark in ",=["
+        if token.type == "punctuation":
+            punctuation = text[token.start]
+            depth += (punctuation in "[{") - (punctuation in "]}")
+            items += punctuation in ",=["
             dots = 0
-        elif token.kind == "bare":
+        elif token.type == "bare":
             dots += text.count(".", token.start, token.end)
             if token.end - token.start > _LONGEST_BARE:
                 raise _refusal(text, token, file, "is a number or key that is too long", f"{_LONGEST_BARE}")
@@ -133,7 +133,7 @@ def _measure(text: str, file: str, limits: SpecLimits) -> None:
 
 
 def _refusal(text: str, token: Token, file: str, message: str, most: str) -> SpecError:
-    line, column = Lines(text).place(token.start)
+    line, column = Lines(text).position(token.start)
     return SpecError(
         ValidationIssue(message, file=file, line=line, column=column, expected=f"at most {most}")
     )

@@ -158,7 +158,7 @@ Encoding = Literal[
 """Encodings of a text, by their names in Python."""
 
 
-def _mark(value: str) -> str:
+def _check_missing_text(value: str) -> str:
     if value != value.strip() or not value.isprintable():
         raise PydanticCustomError("mark", "must be printable text without blanks around it")
     try:
@@ -169,7 +169,7 @@ def _mark(value: str) -> str:
     raise PydanticCustomError("mark", "must be neither a number nor a boolean")
 
 
-Mark = Annotated[str, Field(min_length=1, max_length=40), AfterValidator(_mark)]
+Mark = Annotated[str, Field(min_length=1, max_length=40), AfterValidator(_check_missing_text)]
 
 Marks = Annotated[tuple[Mark, ...], Field(strict=False)]
 """Texts of missing values."""

@@ -81,19 +81,19 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def check_name(kind: str, name: str) -> str:
-    """Return ``name`` if it is valid for a ``kind`` ("team" or "job"), else raise a ``SubmissionError``."""
+def check_name(resource: str, name: str) -> str:
+    """Return ``name`` if it is valid for a ``resource`` ("team" or "job"), else raise ``SubmissionError``."""
     if is_name(name):
         return name
-    raise SubmissionError(name_issue(kind, name))
+    raise SubmissionError(name_issue(resource, name))
 
 
-def name_issue(kind: str, name: str) -> ValidationIssue:
-    """Return the issue of a name of a ``kind`` ("team" or "job") that ``is_name`` rejects."""
+def name_issue(resource: str, name: str) -> ValidationIssue:
+    """Return the issue of a name of a ``resource`` ("team" or "job") that ``is_name`` rejects."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     better = re.sub(r"[^a-z0-9_-]+", "-", folded).strip("-_")[:63]
     return ValidationIssue(
-        f"{name!r} cannot name a {kind}",
+        f"{name!r} cannot name a {resource}",
         hint=f"rename it to {better!r}" if is_name(better) else "for example 'iris'",
         found=name,
         expected="1 to 63 of a-z, 0-9, '-' and '_', starting with a letter or a digit",

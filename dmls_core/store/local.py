@@ -108,10 +108,10 @@ class LocalStore(Store):
         source = self._path(key)
         with self.open(key) as stream, translated(f"write {path}"), temporary_file(path) as temporary:
             modified = _modified(os.fstat(stream.fileno()))
-            found = _copy(stream, temporary)
-            self._expect(source, etag, found)
+            copied_etag = _copy(stream, temporary)
+            self._expect(source, etag, copied_etag)
             temporary.replace(path)
-            return ObjectInfo(key, path.stat().st_size, found, modified)
+            return ObjectInfo(key, path.stat().st_size, copied_etag, modified)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See ``Store.list``."""
@@ -173,8 +173,8 @@ class LocalStore(Store):
         except FileNotFoundError:
             return None
 
-    def _expect(self, path: Path, expected: str | None, found: str | None) -> None:
-        if expected is not None and found != expected:
+    def _expect(self, path: Path, expected: str | None, actual: str | None) -> None:
+        if expected is not None and actual != expected:
             raise ConflictError(f"{path} was changed or removed by another writer")
 
     def _walk(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:

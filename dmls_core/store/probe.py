@@ -50,7 +50,7 @@ def refusals(store: Store) -> list[str]:
     """Return why a store refuses to write, for each of ``FOLDERS`` folders to which it does."""
     with ThreadPoolExecutor(THREADS) as threads:
         return [
-            found for found in threads.map(lambda number: refusal(store, number), range(FOLDERS)) if found
+            reason for reason in threads.map(lambda number: refusal(store, number), range(FOLDERS)) if reason
         ]
 
 

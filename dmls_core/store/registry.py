@@ -127,8 +127,8 @@ class Registry:
 
     def job(self, team: str, name: str) -> JobRecord | None:
         """Return a job's current record, active or retired; ``None`` if it was never accepted."""
-        found = self._read(layout.job_record(team, name))
-        return found[0] if found else None
+        entry = self._read(layout.job_record(team, name))
+        return entry[0] if entry else None
 
     def jobs(
         self,
@@ -152,11 +152,11 @@ class Registry:
             changed = [key for key, etag in listing.items() if key not in cache or cache[key][0] != etag]
         changed = list(changed)
         with ThreadPoolExecutor(THREADS) as threads:
-            for key, found in zip(changed, threads.map(self._read_or_explain, changed), strict=True):
-                if isinstance(found, str):
-                    faults[key] = found
-                elif found:
-                    cache[key] = (found[1], found[0])
+            for key, result in zip(changed, threads.map(self._read_or_explain, changed), strict=True):
+                if isinstance(result, str):
+                    faults[key] = result
+                elif result:
+                    cache[key] = (result[1], result[0])
                 else:
                     cache.pop(key, None)
         return [cache[key][1] for key in sorted(cache)]
@@ -341,7 +341,7 @@ class Registry:
             return None
         try:
             record = JobRecord.from_json(json.loads(document))
-            _check_place(key, record)
+            _check_key(key, record)
         except ValueError as error:
             raise StoreError(
                 f"{key} in {self.store.url} is damaged ({error}); restore or delete it"
@@ -356,7 +356,7 @@ class Registry:
             return str(error)
 
 
-def _check_place(key: str, record: JobRecord) -> None:
+def _check_key(key: str, record: JobRecord) -> None:
     """Raise ``ValueError`` if a record names another job than its key, or data of another job."""
     job = f"{record.team}/{record.name}"
     if key not in (f"{layout.JOBS}{job}.json", f"{layout.VERSIONS}{job}/{record.version:08d}.json"):

@@ -107,8 +107,8 @@ class S3Store(Store):
     def read(self, key: str, *, limit: int | None = None, start: int = 0) -> tuple[bytes, ObjectInfo]:
         """See ``Store.read``."""
         end = "" if limit is None else start + max(limit, 1) - 1
-        whole = limit is None and not start
-        part: dict[str, Any] = {} if whole else {"Range": f"bytes={start}-{end}"}
+        entire = limit is None and not start
+        part: dict[str, Any] = {} if entire else {"Range": f"bytes={start}-{end}"}
         with self._reading(key):
             try:
                 response = dict(self.client.get_object(**self.at(key), **part))
@@ -119,7 +119,7 @@ class S3Store(Store):
             info = _info(key, response)
             with ResumingBody(self.client, self.at(key), response) as body:
                 data = body.read()
-        if whole:
+        if entire:
             self._check(key, hashlib.sha256(data).hexdigest(), response)
         return data[:limit], info
 
@@ -376,8 +376,8 @@ def _etag(response: dict[str, Any]) -> str:
 
 
 def _info(key: str, response: dict[str, Any]) -> ObjectInfo:
-    whole = response.get("ContentRange", "").rpartition("/")[2] or response["ContentLength"]
-    return ObjectInfo(key, int(whole), _etag(response), response["LastModified"])
+    size = response.get("ContentRange", "").rpartition("/")[2] or response["ContentLength"]
+    return ObjectInfo(key, int(size), _etag(response), response["LastModified"])
 
 
 def _md5(data: bytes) -> str:

@@ -35,7 +35,7 @@ class RepeatedListing:
         self._bucket, self._prefix = bucket, prefix
         self._info = info
         self._starts: list[str] = []  # each part but the first begins after one of these keys
-        self._known: dict[str, list[tuple[str, ObjectInfo]]] = {}
+        self._page_by_digest: dict[str, list[tuple[str, ObjectInfo]]] = {}
         client.meta.events.register("before-parse.s3.ListObjectsV2", self._before_parse)
 
     async def objects(self) -> tuple[ObjectInfo, ...]:
@@ -43,7 +43,7 @@ class RepeatedListing:
         ends = frozenset(self._starts)
         starts = "", *self._starts
         parts = await asyncio.gather(*(self._part(start, ends) for start in starts))
-        self._known = {digest: page for part in parts for digest, page in part if digest}
+        self._page_by_digest = {digest: page for part in parts for digest, page in part if digest}
         # The next part repeats the rest of a last page; if a last key was deleted, all that follows.
         listed = {key: info for part in parts for _, page in part for key, info in page}
         longest = max(sum(len(page) for _, page in part) for part in parts)
@@ -61,7 +61,7 @@ class RepeatedListing:
         pages = []
         async for answer in self._pages.paginate(Bucket=self._bucket, Prefix=self._prefix, **after):
             digest = answer.get(_DIGEST, "")
-            page = self._known.get(digest)
+            page = self._page_by_digest.get(digest)
             if page is None:
                 page = [(item["Key"], self._info(item)) for item in answer.get("Contents", [])]
             pages.append((digest, page))
@@ -79,5 +79,5 @@ class RepeatedListing:
             return
         digest = hashlib.sha256(body[first:last]).hexdigest()
         customized_response_dict[_DIGEST] = digest
-        if digest in self._known:
+        if digest in self._page_by_digest:
             response_dict["body"] = body[:first] + body[last + len(b"</Contents>") :]

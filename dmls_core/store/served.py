@@ -85,13 +85,13 @@ def write_served(
     team: str,
     job: str,
     version: int,
-    about: Mapping[str, Any],
+    model_json: Mapping[str, Any],
     *,
     by: str,
     run: str = "",
     trained: str = "",
 ) -> ServedModel:
-    """Record that a version is served now; ``about`` is its ``model.json``. A repeated call changes nothing.
+    """Record that a version with this ``model.json`` is served now. A repeated call changes nothing.
 
     Without ``run`` and ``trained``, they are those of the version's first deployment.
 
@@ -108,7 +108,7 @@ def write_served(
     run, trained = run or previous[0], trained or previous[1]
     earlier = dict(list(earlier.items())[-REMEMBERED:])
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    metric, score = about.get("metric", ""), about.get("score")
+    metric, score = model_json.get("metric", ""), model_json.get("score")
     served = ServedModel(
         version, metric, score, since, by, before.version if before else None, run, trained, earlier
     )

@@ -239,7 +239,7 @@ def _unseen_rows(job: TrainingJob, seen: Seen, table: Table) -> NDArray[np.bool_
         cut = TimeFilter(str(spec.columns.time), since, datetime.max.replace(tzinfo=UTC), spec.timezone)
         parts = [rows_within(file.path, cut, data_format=spec.data.format) for file in job.files]
         rows = np.concatenate(parts)
-        return rows if table.kept is None else rows[table.kept]
+        return rows if table.row_mask is None else rows[table.row_mask]
     if request.until is None or seen.until is None:
         return None
     if spec.columns.time:
@@ -249,7 +249,7 @@ def _unseen_rows(job: TrainingJob, seen: Seen, table: Table) -> NDArray[np.bool_
         new = [file.sha256 not in seen.files for file in job.files]
         parts = [np.full(height, flag) for height, flag in zip(table.heights, new, strict=True)]
     rows = np.concatenate(parts)
-    return rows if table.kept is None else rows[table.kept]
+    return rows if table.row_mask is None else rows[table.row_mask]
 
 
 def _held_out_by(split: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def prepare(
             table = read_table(
                 paths, spec.columns, spec.task, data_format=spec.data.format, reader=fitter.reader()
             )
-        held = hold_out(table, read_row_roles(paths, spec, table.kept), spec)
+        held = hold_out(table, read_row_roles(paths, spec, table.row_mask), spec)
     train, test = np.sort(held.train), held.test
     encoder = fit_encoder(
         table,

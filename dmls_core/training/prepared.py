@@ -160,7 +160,7 @@ def _as_entry(data: Prepared, raw: HeldOut) -> tuple[dict[str, Any], dict[str, A
         "test_target": data.test_target,
         "raw": raw.table.matrix,
         "held_out": raw.rows,
-        "kept": raw.whole.kept,
+        "kept": raw.whole.row_mask,
     }
     for side, roles in (("train", data.train_roles), ("test", data.test_roles)):
         arrays |= {f"{side}_{role.name}": getattr(roles, role.name) for role in fields(roles)}
@@ -187,7 +187,7 @@ def _from_entry(entry: Entry) -> Prepared:
         arrays["test_target"][:0],
         target.labels,
         heights=tuple(facts["heights"]),
-        kept=arrays.get("kept"),
+        row_mask=arrays.get("kept"),
     )
     return Prepared(
         encoder=encoder,

@@ -54,7 +54,7 @@ def measure(frame: pl.DataFrame, split: str, folder: Path) -> tuple[float, float
     frame[:ROWS].write_parquet(path)
     spec = load_spec(SPEC.format(split).encode())
     table = read_table([path], spec.columns, spec.task)
-    held = hold_out(table, read_row_roles([path], spec, table.kept), spec)
+    held = hold_out(table, read_row_roles([path], spec, table.row_mask), spec)
     forest = RandomForestRegressor(60, min_samples_leaf=3, random_state=0, n_jobs=1)
     forest.fit(table.matrix[held.train], table.target[held.train])
     truth, found = table.target[held.test], forest.predict(table.matrix[held.test])

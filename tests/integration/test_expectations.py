@@ -164,7 +164,7 @@ def test_great_expectations_comes_to_the_same_results(tmp_path):
     spec = _spec(expectations)
     table = gather_facts(spec, [path], DataLimits())
     planned = plan_expectations(spec, table)
-    assert len({item.kind for item in planned}) == len(TYPES)
+    assert len({item.expectation_type for item in planned}) == len(TYPES)
 
     context = gx.get_context(mode="ephemeral")
     batch = (
@@ -176,12 +176,16 @@ def test_great_expectations_comes_to_the_same_results(tmp_path):
     for item in planned:
         column = {"column": item.column} if item.column else {}
         theirs = batch.validate(
-            ExpectationConfiguration(type=TYPES[item.kind], kwargs=column | item.arguments).to_domain_obj()
+            ExpectationConfiguration(
+                type=TYPES[item.expectation_type], kwargs=column | item.arguments
+            ).to_domain_obj()
         )
         ours = check(item, table)
         assert ours.success == theirs.success, item
         assert ours.unexpected == theirs.result.get("unexpected_count", 0), item
-        assert item.kind == "numbers" or ours.observed == theirs.result.get("observed_value"), item
+        assert item.expectation_type == "numbers" or ours.observed == theirs.result.get("observed_value"), (
+            item
+        )
 
 
 def test_a_wide_table_is_summarized(tmp_path, started):

@@ -58,7 +58,7 @@ class AdmitOperator(BaseOperator):
         memory = airflow_settings().memory
         outcome = admit(store, team, job, links=links, memory=memory, check_source=_check_source)
         self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
-        if outcome.state == "rejected" and not outcome.known:
+        if outcome.state == "rejected" and not outcome.unchanged:
             notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
         return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
 

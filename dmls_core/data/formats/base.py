@@ -137,7 +137,7 @@ class Format(ABC):
                 return FileSample(total, complete=total <= rows, spread=spread)
             sampled = thin_text(str(converted), "utf-8", str(target), SAMPLE_BYTES, seconds, False)
             return FileSample(
-                None, complete=sampled["bytes"] == target.stat().st_size, spread=bool(sampled["whole"])
+                None, complete=sampled["bytes"] == target.stat().st_size, spread=bool(sampled["complete"])
             )
         finally:
             converted.unlink()

@@ -199,17 +199,17 @@ def _shown(raw: bytes, most: int = 80) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """A row and the line where it begins, from 1."""
 
     line: int
     cells: list[str]
 
 
-def read_rows(file: str, text: str, *, complete: bool) -> Iterator[Row]:
+def read_rows(file: str, text: str, *, complete: bool) -> Iterator[CsvRow]:
     """Yield the complete rows, without blank lines; raise ``DataError`` if a row cannot be read."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    last: Row | None = None
+    last: CsvRow | None = None
     while True:
         line = reader.line_num + 1
         try:
@@ -230,7 +230,7 @@ def read_rows(file: str, text: str, *, complete: bool) -> Iterator[Row]:
             ) from error
         if last:
             yield last
-        last = Row(line, cells) if cells else None
+        last = CsvRow(line, cells) if cells else None
     if last and (complete or text.endswith("\n")):
         yield last
 

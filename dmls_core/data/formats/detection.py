@@ -122,10 +122,10 @@ def explain(
     name: str,
     issues: Sequence[ValidationIssue],
     head: bytes,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     only: frozenset[str] | None = None,
 ) -> list[ValidationIssue]:
-    """Return the issues of a file, or their cause if it is written otherwise than ``given``, its ``[data]``.
+    """Return the issues of a file, or their cause if its ``[data]``, the ``options``, does not fit.
 
     With ``only``, the cause is one of these keys, and the issues are about numbers.
     """
@@ -135,7 +135,7 @@ def explain(
     keys = {
         key: value
         for key, value in detected.items()
-        if given.get(key) != value
+        if options.get(key) != value
         and (only is None or key in only)
         and (key, value) != ("format", format_of(name))
     }
@@ -184,7 +184,7 @@ def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
     def some(pattern: str) -> bool:
         return any(re.fullmatch(pattern, number) for number in numbers)
 
-    points, commas = (any(_groups_thousands(column, mark) for column in columns) for mark in ".,")
+    points, commas = (any(_groups_thousands(column, separator) for column in columns) for separator in ".,")
     comma = (
         points
         or some(r"[+-]?\d+,(?:\d{1,2}|\d{4,})")
@@ -202,12 +202,12 @@ def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
     keys = {"decimal": ","} if decimal == "," else {}
     other = "." if decimal == "," else ","
     fraction = rf"(?:{re.escape(decimal)}\d+)?"
-    for mark in (other, " ", "'"):
-        spelled = spelled_mark(mark)
+    for separator in (other, " ", "'"):
+        spelled = spelled_mark(separator)
         several = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{re.escape(decimal)}\d+")
         grouped = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{fraction}")
         if grouped and (several or decimal == "." or comma):
-            keys["thousands"] = mark
+            keys["thousands"] = separator
             break
     return keys
 
@@ -217,19 +217,19 @@ def spelled_mark(thousands: str) -> str:
     return {" ": "[ \u00a0\u202f]", "'": "['\u2019]"}.get(thousands, re.escape(thousands))
 
 
-def _groups_thousands(column: Sequence[str], mark: str) -> bool:
-    """Return whether the numbers of a column can only have this mark between thousands, not as decimal mark.
+def _groups_thousands(column: Sequence[str], separator: str) -> bool:
+    """Return whether the numbers of a column can only have this separator between thousands, not decimals.
 
-    It is so with two marks in a number; and if all numbers with one have three digits behind it, while those
-    below 1,000 have none: as decimal mark, it would be in these, too.
+    It is so with two of them in a number; and if all numbers with one have three digits behind it, while
+    those below 1,000 have none: as decimal mark, it would be in these, too.
     """
-    marked = [cell for cell in column if mark in cell]
-    grouped = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+")
+    marked = [cell for cell in column if separator in cell]
+    grouped = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(separator)}\d{{3}})+")
     if not marked or not all(map(grouped.fullmatch, marked)):
         return False
-    if any(cell.count(mark) > 1 for cell in marked):
+    if any(cell.count(separator) > 1 for cell in marked):
         return True
-    plain = [cell for cell in column if cell and mark not in cell]
+    plain = [cell for cell in column if cell and separator not in cell]
     small = [cell for cell in plain if re.fullmatch(r"[+-]?\d{1,3}", cell)]
     return len(marked) >= _GROUPED and bool(small) and len(small) == len(plain)
 

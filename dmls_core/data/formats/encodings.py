@@ -116,10 +116,10 @@ def _of_bytes(head: bytes) -> Encoding:
 
 def _symbol_in_word(text: str) -> bool:
     """Return whether a symbol beyond ASCII is between two letters; an apostrophe may be."""
-    places = zip(text, text[1:], text[2:], strict=False)
+    triples = zip(text, text[1:], text[2:], strict=False)
     return any(
         not (char.isascii() or char.isalpha() or char == "\u2019") and before.isalpha() and after.isalpha()
-        for before, char, after in places
+        for before, char, after in triples
     )
 
 

@@ -32,13 +32,13 @@ class Sheet:
         name: its name.
         names: the visible sheets of the workbook, in its order.
         lines: lines that were written.
-        whole: whether these are all rows of the sheet.
+        complete: whether these are all rows of the sheet.
     """
 
     name: str
     names: tuple[str, ...]
     lines: int
-    whole: bool
+    complete: bool
 
 
 class ExcelFormat(Format):
@@ -68,9 +68,9 @@ class ExcelFormat(Format):
         """Write the first rows of the sheet as text, as they are."""
         sheet = write_sheet(path, data.sheet, target, decimal=data.decimal, head=SAMPLE_BYTES)
         return FileSample(
-            sheet.lines if sheet.whole else None,
-            complete=sheet.whole,
-            spread=sheet.whole,
+            sheet.lines if sheet.complete else None,
+            complete=sheet.complete,
+            spread=sheet.complete,
             table=sheet.name,
             tables=sheet.names,
         )
@@ -96,12 +96,12 @@ def write_sheet(
             with load_workbook(file) as workbook:
                 names = _visible(workbook)
                 rows = _open(workbook, sheet, names, path.name)
-                written, whole = _write(rows, target, head or most, decimal)
+                written, complete = _write(rows, target, head or most, decimal)
     except (CalamineError, zipfile.BadZipFile) as error:
         raise _unreadable(path, str(error)) from error
-    if not whole and head is None:
+    if not complete and head is None:
         raise DataError(ValidationIssue(f"the sheet has more than {most:,} bytes of text", file=path.name))
-    return Sheet(rows.name, tuple(names), written, whole)
+    return Sheet(rows.name, tuple(names), written, complete)
 
 
 def _check_container(path: Path, file: IO[bytes], most: int) -> None:

@@ -118,8 +118,10 @@ class ParquetSource(FileSource):
 
     def _on_device(self, reader: DeviceReader, types: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
         # Only polars converts other types to text or numbers.
-        kinds = {name: value_type(dtype) for name, dtype in types.items() if self._is_native(name, dtype)}
-        return as_frame(reader.parquet(self.path, kinds), types) if kinds else None
+        value_types = {
+            name: value_type(dtype) for name, dtype in types.items() if self._is_native(name, dtype)
+        }
+        return as_frame(reader.parquet(self.path, value_types), types) if value_types else None
 
     def _is_native(self, name: str, dtype: pl.DataType) -> bool:
         stored = self._schema[name]

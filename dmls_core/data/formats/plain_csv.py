@@ -68,9 +68,11 @@ def write_table(
     if data.decimal == "," or data.thousands:
         _check_points(frame, names, data, target, above)
         frame = frame.select(_number(pl.col(name), data) for name in columns)
-    marks = ("", *data.missing)
+    missing_values = ("", *data.missing)
     frame.select(
-        unmarked(pl.col(name), marks) if data.missing else pl.when(pl.col(name) != "").then(pl.col(name))
+        unmarked(pl.col(name), missing_values)
+        if data.missing
+        else pl.when(pl.col(name) != "").then(pl.col(name))
         for name in columns
     ).sink_csv(body, include_header=False)
     with target.open("w", encoding="utf-8", newline="") as out:

@@ -12,11 +12,11 @@ from dmls_core.data.formats.compression import DAMAGED, most_bytes, unpacked
 from dmls_core.data.formats.encodings import codec_of
 from dmls_core.errors import DataError, ValidationIssue
 
-PLACES = 16
-"""Places of a large file from which rows are sampled, besides its beginning: so many, or up to twice."""
+CHUNKS = 16
+"""Chunks of a large file that are sampled, besides its beginning: so many, or up to twice."""
 
 CHUNK = 64 << 10
-"""Bytes at each place."""
+"""Bytes of a chunk."""
 
 _BLOCK = 2 * CHUNK
 _CLOCK = time.monotonic
@@ -58,7 +58,7 @@ def thin_text(path: str, encoding: str, target: str, head: int, seconds: float, 
     The first ``head`` bytes of the text come first. ``cut`` says that the file is only the beginning of a
     compressed one. The pass ends after ``seconds``.
 
-    The result has ``parts`` (a line of ``target`` where a place begins, and that line in the text), ``lines``
+    The result has ``parts`` (a line of ``target`` where a chunk begins, and that line in the text), ``lines``
     and ``bytes`` that were read, and ``complete`` (whether that is all).
 
     Raises:
@@ -69,7 +69,7 @@ def thin_text(path: str, encoding: str, target: str, head: int, seconds: float, 
         with unpacked(source) as file:
             codec = codec_of(encoding, file.read(2))
         with unpacked(source) as file:
-            sampler = _Places(head, most_bytes(source))
+            sampler = _ChunkSampler(head, most_bytes(source))
             complete = sampler.take(file, codec, _CLOCK() + seconds, cut)
     except UnicodeDecodeError as error:
         shown = error.object[max(0, error.start - 20) : error.start + 20].decode("cp1252", "replace")
@@ -86,10 +86,10 @@ def thin_text(path: str, encoding: str, target: str, head: int, seconds: float, 
             ValidationIssue("the file cannot be read", hint, file=source.name, found=reason)
         ) from error
     parts = sampler.write(Path(target))
-    return {"parts": parts, "lines": sampler.lines, "bytes": sampler.size, "whole": complete}
+    return {"parts": parts, "lines": sampler.lines, "bytes": sampler.size, "complete": complete}
 
 
-class _Places:
+class _ChunkSampler:
     """The beginning of a text, and chunks of it that are as far apart as its size so far allows."""
 
     def __init__(self, head: int, most: int) -> None:
@@ -128,7 +128,7 @@ class _Places:
             if self._blocks % self._step == 0 and (records := whole_records(text[:CHUNK])):
                 self._chunks.append((self.lines + 2, records))
             self._blocks += 1
-            if len(self._chunks) >= 2 * PLACES:
+            if len(self._chunks) >= 2 * CHUNKS:
                 self._chunks, self._step = self._chunks[::2], 2 * self._step
         self.lines += text.count(b"\n")
 
@@ -157,30 +157,30 @@ def _read(file: IO[bytes], size: int) -> bytes:
 
 
 def thin_parquet(path: Path, target: Path, rows: int, seconds: float) -> tuple[int, bool]:
-    """Write about ``rows`` rows of a Parquet file: the first ones, and those of places all over it.
+    """Write about ``rows`` rows of a Parquet file: the first ones, and slices from all over it.
 
-    Return the number of rows of the file, and whether all places were read.
+    Return the number of rows of the file, and whether all slices were read.
     """
     import polars as pl
 
     scan = pl.scan_parquet(path, glob=False)
     total, end = int(scan.select(pl.len()).collect().item()), _CLOCK() + seconds
-    each = max(1, rows // (PLACES + 1))
+    each = max(1, rows // (CHUNKS + 1))
     if total <= rows:
         scan.sink_parquet(target)
         return total, True
     frames: list[pl.DataFrame] = []
-    for place in range(PLACES + 1):
+    for part in range(CHUNKS + 1):
         if frames and _CLOCK() > end:
             break
-        frames.append(scan.slice(place * (total - each) // PLACES, each).collect(engine="streaming"))
+        frames.append(scan.slice(part * (total - each) // CHUNKS, each).collect(engine="streaming"))
     pl.concat(frames).write_parquet(target)
-    return total, len(frames) == PLACES + 1
+    return total, len(frames) == CHUNKS + 1
 
 
 def span(sampled: dict[str, Any], size: int, cut: bool) -> str:
     """Return what ``thin_text`` has read of a file of ``size`` bytes, of which it had a part if ``cut``."""
-    if sampled["whole"]:
+    if sampled["complete"]:
         return f"lines 1 to {sampled['lines']:,}"
     if cut:
         return f"the first {size / 2**20:,.3g} MiB of the file"

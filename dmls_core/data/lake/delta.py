@@ -158,8 +158,8 @@ class DeltaVersion:
 
         if "deletionVectors" not in (self.table.protocol().reader_features or ()):
             return {}
-        found = pa.RecordBatchReader.from_stream(self.table.deletion_vectors()).read_all()
-        return {self._key(row["filepath"]): row["selection_vector"] for row in found.to_pylist()}
+        vectors = pa.RecordBatchReader.from_stream(self.table.deletion_vectors()).read_all()
+        return {self._key(row["filepath"]): row["selection_vector"] for row in vectors.to_pylist()}
 
     def _read(
         self, path: str, names: list[str], values: dict[str, Any], mask: list[bool] | None
@@ -170,20 +170,22 @@ class DeltaVersion:
         schema = pa.schema([self.schema.field(name) for name in names])
         with self._store.open_input_file(path) as file:
             parquet = open_parquet(file)
-            own = [name for name in names if name in parquet.schema_arrow.names and name not in values]
+            stored_names = [
+                name for name in names if name in parquet.schema_arrow.names and name not in values
+            ]
             start = 0
             # Without a column, a batch still has its number of rows.
-            for batch in parquet.iter_batches(BATCH_ROWS, columns=own):
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=stored_names):
                 columns = [
                     batch.column(field.name).cast(field.type)
-                    if field.name in own
+                    if field.name in stored_names
                     else pa.repeat(pa.scalar(values.get(field.name), field.type), batch.num_rows)
                     for field in schema
                 ]
                 rows = pa.RecordBatch.from_arrays(columns, schema=schema)
                 if mask is not None:
-                    kept = mask[start : start + batch.num_rows]
-                    rows = rows.filter(pa.array(kept + [True] * (batch.num_rows - len(kept))))
+                    selected = mask[start : start + batch.num_rows]
+                    rows = rows.filter(pa.array(selected + [True] * (batch.num_rows - len(selected))))
                 start += batch.num_rows
                 yield rows
 

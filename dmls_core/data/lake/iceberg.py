@@ -57,7 +57,7 @@ def open_iceberg(
         if snapshot is None:
             hint = "upload the spec again when it has rows"
             raise no_version("no snapshot yet", name, hint)
-    _check_places(table, [snapshot.manifest_list])
+    _check_stores(table, [snapshot.manifest_list])
     return IcebergSnapshot(table, snapshot.snapshot_id)
 
 
@@ -95,14 +95,14 @@ def _of_metadata(address: str, options: dict[str, str]) -> Table:
     return StaticTable((address,), metadata, address, files, NoopCatalog("static"))
 
 
-def _check_places(table: Table, addresses: Sequence[str]) -> None:
+def _check_stores(table: Table, addresses: Sequence[str]) -> None:
     """Raise ``DataError`` if metadata that users write names files outside the object store where it lies.
 
-    They would be read with whatever credentials the worker has for the other place.
+    They would be read with whatever credentials the worker has for the other store.
     """
-    place = _store_of(table.metadata_location)
+    metadata_store = _store_of(table.metadata_location)
     for address in addresses:
-        if _store_of(address) != place:
+        if _store_of(address) != metadata_store:
             raise DataError(
                 ValidationIssue(
                     "the table names a file that is not in the object store of its metadata",
@@ -155,10 +155,10 @@ class IcebergSnapshot:
         snapshot = scan.snapshot()
         if snapshot is None:
             raise PlatformError(f"the snapshot {self.version} is gone")
-        _check_places(self.table, [found.manifest_path for found in snapshot.manifests(self.table.io)])
+        _check_stores(self.table, [manifest.manifest_path for manifest in snapshot.manifests(self.table.io)])
         tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
         for task in tasks:
-            _check_places(self.table, [file.file_path for file in (task.file, *task.delete_files)])
+            _check_stores(self.table, [file.file_path for file in (task.file, *task.delete_files)])
         return [
             TableFile(
                 task.file.file_path,
@@ -194,10 +194,10 @@ class IcebergSnapshot:
         schema = pa.schema([self.schema.field(name) for name in names])
         columns = self._columns.select(*names)
         if task.file.file_format == FileFormat.PARQUET:
-            found = self._read_parquet(task, columns)
+            batches = self._read_parquet(task, columns)
         else:
-            found = ArrowScan(self.table.metadata, self.table.io, columns, rows).to_record_batches([task])
-        for batch in found:
+            batches = ArrowScan(self.table.metadata, self.table.io, columns, rows).to_record_batches([task])
+        for batch in batches:
             arrays = [batch.column(field.name).cast(field.type) for field in schema]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -211,26 +211,30 @@ class IcebergSnapshot:
         deleted = _positions(deletes.get(task.file.file_path, ()))
         with self.table.io.new_input(task.file.file_path).open() as file:
             parquet = open_parquet(file)
-            own = arrow.pyarrow_to_schema(
+            file_schema = arrow.pyarrow_to_schema(
                 parquet.schema_arrow,
                 table.name_mapping(),
                 downcast_ns_timestamp_to_us=older,
                 format_version=table.format_version,
             )
             constants = arrow._get_column_projection_values(  # noqa: SLF001 - nothing public
-                task.file, columns, table.schema(), table.specs().get(task.file.spec_id), own.field_ids
+                task.file,
+                columns,
+                table.schema(),
+                table.specs().get(task.file.spec_id),
+                file_schema.field_ids,
             )
             ids = {field.field_id for field in columns.fields}
-            names = [field.name for field in own.fields if field.field_id in ids]
+            names = [field.name for field in file_schema.fields if field.field_id in ids]
             end = 0
             for batch in parquet.iter_batches(BATCH_ROWS, columns=names):
                 start, end = end, end + batch.num_rows
                 low, high = np.searchsorted(deleted, (start, end))
-                kept = np.setdiff1d(np.arange(end - start), deleted[low:high] - start)
+                remaining = np.setdiff1d(np.arange(end - start), deleted[low:high] - start)
                 yield arrow._to_requested_schema(  # noqa: SLF001 - nothing public maps a batch
                     columns,
-                    own,
-                    batch.take(kept) if low < high else batch,
+                    file_schema,
+                    batch.take(remaining) if low < high else batch,
                     downcast_ns_timestamp_to_us=older,
                     projected_missing_fields=constants,
                     allow_timestamp_tz_mismatch=True,

@@ -110,12 +110,12 @@ def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES, coerce_int96_timestamp_unit="us")
 
 
-def no_version(what: str, found: str, hint: str) -> DataError:
+def no_version(what: str, value: str, hint: str) -> DataError:
     """Return the error of a version that a table does not have; ``what`` follows "the table has"."""
-    return DataError(ValidationIssue(f"the table has {what}", hint=hint, key="data.source", found=found))
+    return DataError(ValidationIssue(f"the table has {what}", hint=hint, key="data.source", found=value))
 
 
-def no_table(found: str) -> DataError:
+def no_table(address: str) -> DataError:
     """Return the error of a table that does not exist."""
     hint = "correct its name, or upload the spec again when the table is there"
-    return DataError(ValidationIssue("there is no such table", hint=hint, key="data.source", found=found))
+    return DataError(ValidationIssue("there is no such table", hint=hint, key="data.source", found=address))

@@ -32,12 +32,12 @@ class TableAddress:
     """Where a table is, and how to get there.
 
     Attributes:
-        kind: ``delta`` or ``iceberg``.
+        table_format: ``delta`` or ``iceberg``.
         name: the folder of a Delta table; the name of an Iceberg table in its catalog, or its metadata.
         options: deltalake's storage options, or the properties of pyiceberg's catalog; with secrets.
     """
 
-    kind: str
+    table_format: str
     name: str
     options: dict[str, str]
 
@@ -48,8 +48,8 @@ class TableAddress:
             DataError: there is no such table or version.
             PlatformError: the table cannot be reached, or the library for it is missing.
         """
-        with _reported(self.kind):
-            if self.kind == "delta":
+        with _reported(self.table_format):
+            if self.table_format == "delta":
                 from dmls_core.data.lake.delta import open_delta
 
                 return open_delta(self.name, self.options, version, as_of)
@@ -59,16 +59,16 @@ class TableAddress:
 
 
 def find_version(
-    kind: str, name: str, options: dict[str, str], version: int | None, as_of: str | None
+    table_format: str, name: str, options: dict[str, str], version: int | None, as_of: str | None
 ) -> dict[str, Any]:
     """Return ``version`` and ``identity`` of the table to read; arguments and errors of ``open``."""
     moment = datetime.fromisoformat(as_of) if as_of else None
-    table = TableAddress(kind, name, options).open(version, moment)
+    table = TableAddress(table_format, name, options).open(version, moment)
     return {"version": table.version, "identity": table.identity}
 
 
 def copy_table(
-    kind: str,
+    table_format: str,
     name: str,
     options: dict[str, str],
     version: int,
@@ -80,9 +80,9 @@ def copy_table(
     """Write the rows of a version to a Parquet file, and return their number.
 
     Args:
-        kind: with ``name`` and ``options`` the ``TableAddress``.
-        name: see ``kind``.
-        options: see ``kind``.
+        table_format: with ``name`` and ``options`` the ``TableAddress``.
+        name: see ``table_format``.
+        options: see ``table_format``.
         version: the version or snapshot id.
         used: the columns that are copied; none for all.
         times: ``column``, ``between`` and ``timezone`` of the rows that are needed; None for all.
@@ -95,8 +95,8 @@ def copy_table(
     """
     import pyarrow as pa
 
-    table = TableAddress(kind, name, options).open(version)
-    with _reported(kind):
+    table = TableAddress(table_format, name, options).open(version)
+    with _reported(table_format):
         table_schema = table.schema
         if missing := [column for column in used if column not in table_schema.names]:
             raise DataError(
@@ -135,8 +135,8 @@ class _Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
+    def __exit__(self, error_type: object, *_: object) -> None:
+        if error_type is None:
             self._write(1)
         self._file.close()
 
@@ -188,7 +188,7 @@ def brief(error: BaseException) -> str:
 
 
 @contextmanager
-def _reported(kind: str) -> Iterator[None]:
+def _reported(table_format: str) -> Iterator[None]:
     """Raise ``PlatformError`` for what a library raises: the sandbox logs other errors, secrets and all."""
     try:
         yield
@@ -196,7 +196,8 @@ def _reported(kind: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise PlatformError(
-            f"a package for {kind} tables is missing: install 'dmls[lake]' in Airflow's environment ({error})"
+            f"a package for {table_format} tables is missing: install 'dmls[lake]' in Airflow's environment "
+            f"({error})"
         ) from None
     except Exception as error:  # each store and catalog raises what its client does
         raise PlatformError(brief(error)) from error

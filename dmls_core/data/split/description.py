@@ -12,22 +12,22 @@ from dmls_core.spec import Spec
 def split_settings(spec: Spec, since: datetime | None = None) -> dict[str, Any]:
     """Return ``data.split`` of ``result.json``: the settings that decide which rows are held out."""
     evaluation = spec.evaluation
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "holdout": evaluation.holdout,
         "split": evaluation.split,
         "seed": spec.search.seed,
     }
     if evaluation.group_duplicates:
-        found["group_duplicates"] = True
+        description["group_duplicates"] = True
     if spec.columns.group:
-        found["group"] = spec.columns.group
+        description["group"] = spec.columns.group
     if evaluation.split == "time":
-        found["time"] = spec.columns.time
+        description["time"] = spec.columns.time
         if since is not None:
-            found["since"] = since.isoformat()
+            description["since"] = since.isoformat()
     if spec.columns.weight:
-        found["weight"] = spec.columns.weight
-    return found
+        description["weight"] = spec.columns.weight
+    return description
 
 
 def describe_split(split: Mapping[str, Any]) -> str:

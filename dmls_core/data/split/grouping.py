@@ -51,10 +51,10 @@ def assign_groups(
     for part in range(parts):
         if not (placed == part).any():  # the smallest group of the part with the most groups moves there
             donor = np.bincount(placed, minlength=parts).argmax()
-            own = np.flatnonzero(placed == donor)
-            placed[own[sizes[own].argmin()]] = part
-    found: NDArray[np.int64] = placed[codes]
-    return found
+            donor_groups = np.flatnonzero(placed == donor)
+            placed[donor_groups[sizes[donor_groups].argmin()]] = part
+    parts_of_rows: NDArray[np.int64] = placed[codes]
+    return parts_of_rows
 
 
 def first_of_last(times: NDArray[np.int64], share: float) -> int:
@@ -73,16 +73,16 @@ def time_blocks(times: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     Rows of one time stay in one block; there must be at least ``count`` times.
     """
     moments, codes, counts = np.unique(times, return_inverse=True, return_counts=True)
-    ends, found = counts.cumsum(), np.empty(len(moments), np.int64)
+    ends, block_of_time = counts.cumsum(), np.empty(len(moments), np.int64)
     start = 0
     for block in range(count):
         # Every later block needs a time of its own.
         last = len(moments) - (count - block - 1)
-        wanted = len(times) * (block + 1) / count
-        end = last if block == count - 1 else int(np.abs(ends[start:last] - wanted).argmin()) + start + 1
-        found[start:end] = block
+        target_end = len(times) * (block + 1) / count
+        end = last if block == count - 1 else int(np.abs(ends[start:last] - target_end).argmin()) + start + 1
+        block_of_time[start:end] = block
         start = end
-    blocks: NDArray[np.int64] = found[codes]
+    blocks: NDArray[np.int64] = block_of_time[codes]
     return blocks
 
 
@@ -90,16 +90,16 @@ def hash_rows(rows: Matrix) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each row without copying the matrix."""
     generator = np.random.default_rng(0)
     factors = generator.integers(1, 2**63, size=(rows.shape[1], 1), dtype=np.uint64) | np.uint64(1)
-    found = np.zeros(len(rows), dtype=np.uint64)
+    hashes = np.zeros(len(rows), dtype=np.uint64)
     step = CACHED_ROWS if isinstance(rows, np.ndarray) else max(1, len(rows))
     for start in range(0, len(rows), step):
-        part = found[start : start + step]
+        part = hashes[start : start + step]
         for column in range(rows.shape[1]):
             part ^= part >> np.uint64(29)
             # Multiplication by an odd factor loses no bit.
             bits = rows[start : start + step, column].view(np.uint32)
             part += (bits.astype(np.uint64) + np.uint64(1)) * factors[column]
-    return found
+    return hashes
 
 
 def join_groups(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
@@ -112,5 +112,5 @@ def join_groups(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
     nodes = size + int(second.max()) + 1
     edges = coo_array((np.ones(len(first), np.int8), (first, size + second)), shape=(nodes, nodes))
     _, components = connected_components(edges, directed=False)
-    found: NDArray[np.int64] = components[first].astype(np.int64)
-    return found
+    groups: NDArray[np.int64] = components[first].astype(np.int64)
+    return groups

@@ -45,15 +45,15 @@ def hold_out(table: Table, roles: RowRoles, spec: Spec) -> Holdout:
         same = hash_rows(table.matrix)
         groups = np.unique(same, return_inverse=True)[1].astype(np.int64)
         roles = replace(roles, groups=groups if roles.groups is None else join_groups(roles.groups, same))
-    found = _by_roles(table, roles, spec)
+    holdout = _by_roles(table, roles, spec)
     if roles.weights is None:
-        return found
-    for rows, side in ((found.train, "training"), (found.test, "held-out")):
+        return holdout
+    for rows, side in ((holdout.train, "training"), (holdout.test, "held-out")):
         if not roles.weights[rows].any():
             raise DataError(_issue("columns.weight", f"is 0 in every {side} row", spec.columns.weight or ""))
     # Some hyperparameters are sums of weights: a mean of 1 keeps their meaning.
-    weights = roles.weights / roles.weights[found.train].mean()
-    return replace(found, roles=replace(found.roles, weights=weights))
+    weights = roles.weights / roles.weights[holdout.train].mean()
+    return replace(holdout, roles=replace(holdout.roles, weights=weights))
 
 
 def _by_roles(table: Table, roles: RowRoles, spec: Spec) -> Holdout:
@@ -63,12 +63,12 @@ def _by_roles(table: Table, roles: RowRoles, spec: Spec) -> Holdout:
         "split": spec.evaluation.split,
         "labels": table.labels,
         "scored": scored,
-        "place": table.place,
+        "locate_row": table.locate_row,
     }
     if roles.independent:
         train, test = split_holdout(table.target, seed=spec.search.seed, task=spec.task, **options)
         return Holdout(train, test, roles)
-    wanted = check_row_counts(table.target, **options)
+    expected = check_row_counts(table.target, **options)
     since = None
     if roles.times is not None:
         _check_count(roles.times, spec, "columns.time", "times", 2)
@@ -91,8 +91,8 @@ def _by_roles(table: Table, roles: RowRoles, spec: Spec) -> Holdout:
         key = "columns.time" if since else "columns.group"
         raise DataError(_issue(key, "leaves too few rows on one side", f"{len(train)} and {len(test)} rows"))
     if table.labels:
-        check_classes(table.target, train, table.labels, 2, table.place, " left to train on")
-    return Holdout(train, test, roles, since, _size_warning(len(test), wanted, table.n_rows))
+        check_classes(table.target, train, table.labels, 2, table.locate_row, " left to train on")
+    return Holdout(train, test, roles, since, _size_warning(len(test), expected, table.n_rows))
 
 
 LEAST_TIMES = 20
@@ -120,29 +120,29 @@ def order_warning(table: Table, roles: RowRoles) -> str:
 
 def _check_count(values: NDArray[np.int64], spec: Spec, key: str, what: str, more: int) -> None:
     """Raise ``DataError`` unless there are ``more`` different values than folds."""
-    found, least = len(np.unique(values)), spec.search.folds + more
-    if found >= least:
+    count, least = len(np.unique(values)), spec.search.folds + more
+    if count >= least:
         return
     column = spec.columns.time if key == "columns.time" else spec.columns.group
     raise DataError(
         ValidationIssue(
-            f"there is a single one of the {what}" if found == 1 else f"there are too few {what}",
+            f"there is a single one of the {what}" if count == 1 else f"there are too few {what}",
             key=key,
-            found=f"{found} in {column!r}" if column else str(found),
+            found=f"{count} in {column!r}" if column else str(count),
             expected=f"at least {least} for a holdout and {spec.search.folds} folds",
             hint="lower [search] folds, add rows, or remove the key",
         )
     )
 
 
-def _issue(key: str, message: str, found: str) -> ValidationIssue:
-    return ValidationIssue(message, key=key, found=found, hint="add rows, or change [evaluation] holdout")
+def _issue(key: str, message: str, value: str) -> ValidationIssue:
+    return ValidationIssue(message, key=key, found=value, hint="add rows, or change [evaluation] holdout")
 
 
-def _size_warning(held: int, wanted: int, rows: int) -> str:
-    if abs(held - wanted) <= wanted / 2:
+def _size_warning(held: int, expected: int, rows: int) -> str:
+    if abs(held - expected) <= expected / 2:
         return ""
     return (
-        f"{held / rows:.0%} of the rows are held out, not {wanted / rows:.0%}: rows of one group or time "
+        f"{held / rows:.0%} of the rows are held out, not {expected / rows:.0%}: rows of one group or time "
         "stay together, and some have many rows."
     )

@@ -32,10 +32,10 @@ def split_by_class(codes: NDArray[np.integer], held_out: int, seed: int) -> tupl
     fitted = _approximate_mode(counts, len(codes) - held_out, generator)
     scored = _approximate_mode(counts - fitted, held_out, generator)
     train, test = [], []
-    for own, some, others in zip(np.split(order, np.cumsum(counts)[:-1]), fitted, scored, strict=True):
-        generator.shuffle(own)
-        train.append(own[:some])
-        test.append(own[some : some + others])
+    for class_rows, some, others in zip(np.split(order, np.cumsum(counts)[:-1]), fitted, scored, strict=True):
+        generator.shuffle(class_rows)
+        train.append(class_rows[:some])
+        test.append(class_rows[some : some + others])
     sides = np.concatenate(train), np.concatenate(test)
     for side in sides:
         generator.shuffle(side)

@@ -40,8 +40,8 @@ class RowRoles:
 
     def take(self, rows: NDArray[Any]) -> RowRoles:
         """Return the roles of some of the rows."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return RowRoles(**{name: None if values is None else values[rows] for name, values in found.items()})
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return RowRoles(**{name: None if values is None else values[rows] for name, values in arrays.items()})
 
     def units(self) -> NDArray[np.int64] | None:
         """Return the unit of each row that a bootstrap draws as a whole; None if it draws rows.
@@ -55,14 +55,14 @@ class RowRoles:
 
 
 def read_row_roles(
-    paths: Sequence[Path], spec: Spec, kept: NDArray[np.bool_] | None = None, *, sample: bool = False
+    paths: Sequence[Path], spec: Spec, row_mask: NDArray[np.bool_] | None = None, *, sample: bool = False
 ) -> RowRoles:
     """Read the roles of rows that the spec uses; without any, no file is opened.
 
     Args:
         paths: the data files.
         spec: times are read for a split by time only.
-        kept: mask of the files' rows that count; all if None.
+        row_mask: mask of the files' rows that count; all if None.
         sample: whether the files are a sample; what further rows could refute does not count then.
 
     Raises:
@@ -78,7 +78,7 @@ def read_row_roles(
         return RowRoles()
     limits = DataLimits.from_environment()
     files = DataFiles(paths, spec.data.format, limits)
-    used = slice(None) if kept is None else kept
+    used = slice(None) if row_mask is None else row_mask
     frame = files.read(types or {str(columns.time): pl.Categorical()})
     issues: list[ColumnIssue] = []
     times: NDArray[np.int64] | None = None
@@ -93,12 +93,12 @@ def read_row_roles(
         issues += _missing(columns.group, frame[columns.group], used, "group")
         texts = frame[columns.group].cast(pl.String)
         # In sorted order: the codes of categories depend on what this process has read before.
-        kinds = pl.Enum(texts.drop_nulls().unique().sort())
-        groups = texts.cast(kinds).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()[used]
+        group_type = pl.Enum(texts.drop_nulls().unique().sort())
+        groups = texts.cast(group_type).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()[used]
     if columns.weight is not None:
-        found = _wrong_weight(frame[columns.weight], columns.weight, used)
-        issues += found
-        if not found:
+        weight_issues = _wrong_weight(frame[columns.weight], columns.weight, used)
+        issues += weight_issues
+        if not weight_issues:
             weights = frame[columns.weight].cast(pl.Float64).fill_null(0).to_numpy()[used]
             if not weights.any() and not sample:
                 expected = "numbers above 0"

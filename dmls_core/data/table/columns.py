@@ -182,8 +182,8 @@ def _too_many_texts(series: pl.Series, texts: DistinctTexts, most: int, limits: 
 
 def find_merged_integers(exact: pl.Series) -> ColumnIssue | None:
     """Return an issue if more than half of the distinct integers coincide as float32, as large ids do."""
-    kept, distinct = exact.cast(pl.Float32).n_unique(), exact.n_unique()
-    if 2 * kept > distinct:
+    float32_distinct, distinct = exact.cast(pl.Float32).n_unique(), exact.n_unique()
+    if 2 * float32_distinct > distinct:
         return None
     return ColumnIssue(
         exact.name,

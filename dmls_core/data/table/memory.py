@@ -20,7 +20,7 @@ MATRICES = 2.5
 
 STORED, STORED_ROW = 128 << 20, 45
 """Memory of a table that is read from disk: blocks of it, and for each row. XGBoost keeps gradients and
-predictions of the rows, a run their targets and places."""
+predictions of the rows, a run their targets and row numbers."""
 
 MIB = 1 << 20
 

@@ -119,7 +119,7 @@ def assign_roles(columns: Columns, names: Sequence[str], file: str, line: int | 
 
 def missing_column(name: str, names: Sequence[str], file: str, key: str, line: int | None) -> ValidationIssue:
     """Return the issue of a column that is missing in a file."""
-    lowered = {known.lower(): known for known in reversed(names) if known}
+    lowered = {column.lower(): column for column in reversed(names) if column}
     close = get_close_matches(name.strip().lower(), lowered, n=1)
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return ValidationIssue(
@@ -183,13 +183,13 @@ def read_table(
     values, labels = target
     encoded = pl.DataFrame([series for _, series in features])
     warnings: tuple[str, ...] = ()
-    kept: pl.Series | None = None
+    row_mask: pl.Series | None = None
     if values.null_count():
         empty = int(frame.select(pl.all_horizontal(pl.all().is_null())).to_series().sum())
         if dropped := values.null_count() - empty:
             warnings = (missing_target(dropped, len(values) - empty),)
-        kept = values.is_not_null()
-        encoded, values = encoded.filter(kept), values.filter(kept)
+        row_mask = values.is_not_null()
+        encoded, values = encoded.filter(row_mask), values.filter(row_mask)
     table_columns = tuple(column for column, _ in features)
     slices = list(encoded.iter_slices(_SLICE))
     del frame, features, encoded  # as large as the matrix: only the slices refer to it now
@@ -201,8 +201,8 @@ def read_table(
         labels=labels,
         warnings=warnings,
         heights=files.heights,
-        kept=None if kept is None else kept.to_numpy(),
-        place=partial(_place, files, columns.target, kept),
+        row_mask=None if row_mask is None else row_mask.to_numpy(),
+        locate_row=partial(_locate_row, files, columns.target, row_mask),
     )
 
 
@@ -211,9 +211,9 @@ def missing_target(missing: int, rows: int) -> str:
     return f"{missing} of {rows} rows have no target and were left out"
 
 
-def _place(files: DataFiles, column: str, kept: pl.Series | None, row: int) -> ValidationIssue:
+def _locate_row(files: DataFiles, column: str, row_mask: pl.Series | None, row: int) -> ValidationIssue:
     """Return an issue without a message at the cell of a column, in a row of the table."""
-    at = row if kept is None else int(kept.arg_true()[row])
+    at = row if row_mask is None else int(row_mask.arg_true()[row])
     return locate_issues([ColumnIssue(column, "", row=at)], files, 1)[0]
 
 

@@ -49,11 +49,11 @@ def store_table(
         return _read(files, stored, {name: types[name] for name in names})
 
     target = read_target(read([roles.target]).to_series(), task, limits)
-    kept = None
+    row_mask = None
     if not isinstance(target, ColumnIssue) and target[0].null_count():
-        kept = target[0].is_not_null()
+        row_mask = target[0].is_not_null()
     step = max(1, COLUMN_BYTES // (4 * sum(files.heights)))
-    found: list[TableColumn] = []
+    table_columns: list[TableColumn] = []
     issues: list[ColumnIssue] = []
     path = folder / "matrix"
     with path.open("wb") as file:
@@ -66,26 +66,26 @@ def store_table(
                     issues.append(parts)
                     continue
                 for column, values in parts:
-                    found.append(column)
-                    file.write(_numbers(values, kept).data)
+                    table_columns.append(column)
+                    file.write(_numbers(values, row_mask).data)
     if isinstance(target, ColumnIssue):
         issues.append(target)
     if issues or isinstance(target, ColumnIssue):
         raise DataError(locate_issues(issues, files, limits.issues))
     values, labels = target
     warnings: tuple[str, ...] = ()
-    if kept is not None:
+    if row_mask is not None:
         warnings = _left_out(values, stored)
-        values = values.filter(kept)
+        values = values.filter(row_mask)
     return Table(
-        columns=tuple(found),
-        matrix=np.memmap(path, np.float32, "r+", shape=(len(values), len(found)), order="F"),
+        columns=tuple(table_columns),
+        matrix=np.memmap(path, np.float32, "r+", shape=(len(values), len(table_columns)), order="F"),
         target_name=columns.target,
         target=(values.cast(pl.Int32) if labels else values).to_numpy(),
         labels=labels,
         warnings=warnings,
         heights=files.heights,
-        kept=None if kept is None else kept.to_numpy(),
+        row_mask=None if row_mask is None else row_mask.to_numpy(),
     )
 
 
@@ -95,16 +95,16 @@ def _read(files: DataFiles, stored: Sequence[pl.LazyFrame], types: dict[str, pl.
     for source, scan in zip(files.sources, stored, strict=True):
         with reading(source.path):
             frames.append(scan.select(list(types)).collect(engine="streaming"))
-    found = {
+    dtypes = {
         name: pl.String() if dtype.is_numeric() and pl.String in {f[name].dtype for f in frames} else dtype
         for name, dtype in types.items()
     }
-    casts = [pl.col(name).cast(dtype) for name, dtype in found.items()]
+    casts = [pl.col(name).cast(dtype) for name, dtype in dtypes.items()]
     return pl.concat([frame.select(casts) for frame in frames])
 
 
-def _numbers(values: pl.Series, kept: pl.Series | None) -> NDArray[np.float32]:
-    chosen = values if kept is None else values.filter(kept)
+def _numbers(values: pl.Series, row_mask: pl.Series | None) -> NDArray[np.float32]:
+    chosen = values if row_mask is None else values.filter(row_mask)
     numbers: NDArray[np.float32] = chosen.cast(pl.Float32).fill_null(math.nan).to_numpy()
     return numbers
 

@@ -47,8 +47,8 @@ class TableColumn:
     date: DateFeature | None = None
 
 
-Place = Callable[[int], ValidationIssue]
-"""Returns an issue without a message at the place of a row, given by its index."""
+RowLocator = Callable[[int], ValidationIssue]
+"""Returns an issue without a message that names file, line and column of a row, given by its index."""
 
 
 def _nowhere(_row: int) -> ValidationIssue:
@@ -67,8 +67,8 @@ class Table:
         labels: the classes as spelled in the data, in the order of their indices; None for a regressor.
         warnings: messages for the user.
         heights: number of rows of each file; () if unknown.
-        kept: mask of the files' rows that are in the table, shape (sum(heights),); None for all.
-        place: names file, line and column of the target of a row.
+        row_mask: mask of the files' rows that are in the table, shape (sum(heights),); None for all.
+        locate_row: names file, line and column of the target of a row.
     """
 
     columns: tuple[TableColumn, ...]
@@ -78,8 +78,8 @@ class Table:
     labels: tuple[str, ...] | None = None
     warnings: tuple[str, ...] = ()
     heights: tuple[int, ...] = ()
-    kept: NDArray[np.bool_] | None = None
-    place: Place = _nowhere
+    row_mask: NDArray[np.bool_] | None = None
+    locate_row: RowLocator = _nowhere
 
     @property
     def n_rows(self) -> int:
@@ -97,14 +97,14 @@ class Table:
         ``Encoder.transform`` of the result equals ``encode_table`` of the rows.
         """
         picked = read_rows(self.matrix, rows)
-        found: dict[str, list[float | str | None]] = {}
+        values: dict[str, list[float | str | None]] = {}
         for position, column in enumerate(self.columns):
             if column.date is None:
-                found[column.name] = [_raw_value(column, value) for value in picked[:, position].tolist()]
-            elif column.name not in found:
+                values[column.name] = [_raw_value(column, value) for value in picked[:, position].tolist()]
+            elif column.name not in values:
                 parts = picked[:, position : position + len(column.date.columns)]
-                found[column.name] = _date_texts(parts, column.date)
-        return found
+                values[column.name] = _date_texts(parts, column.date)
+        return values
 
 
 def _raw_value(column: TableColumn, value: float) -> float | str | None:
@@ -140,7 +140,7 @@ def split_holdout(
     labels: tuple[str, ...] | None = None,
     folds: int = 2,
     scored: int = 1,
-    place: Place = _nowhere,
+    locate_row: RowLocator = _nowhere,
 ) -> tuple[RowNumbers, RowNumbers]:
     """Split the rows. The same arguments give the same split on every machine.
 
@@ -153,7 +153,7 @@ def split_holdout(
         labels: the classes' names, for messages.
         folds: number of cross-validation folds; the training rows need that many rows of every class.
         scored: number of rows that the metric needs.
-        place: names the place of a row's target, for messages.
+        locate_row: names file, line and column of a row's target, for messages.
 
     Returns:
         Indices of the training rows and of the held-out rows, each in random order.
@@ -165,14 +165,14 @@ def split_holdout(
     if split == "time" or (split == "stratified" and task != "classification"):
         raise ValueError(f"cannot split {task} data by {split!r}")
     held_out = check_row_counts(
-        target, holdout=holdout, split=split, labels=labels, folds=folds, scored=scored, place=place
+        target, holdout=holdout, split=split, labels=labels, folds=folds, scored=scored, locate_row=locate_row
     )
     if split == "stratified":
         train, test = split_by_class(target.astype(np.int32, copy=False), held_out, seed)
     else:
         train, test = split_at_random(len(target), held_out, seed)
     if task == "classification":
-        check_classes(target, train, labels, folds, place, " left to train on")
+        check_classes(target, train, labels, folds, locate_row, " left to train on")
     return train, test
 
 
@@ -184,7 +184,7 @@ def check_row_counts(
     labels: tuple[str, ...] | None = None,
     folds: int = 2,
     scored: int = 1,
-    place: Place = _nowhere,
+    locate_row: RowLocator = _nowhere,
 ) -> int:
     """Return the number of rows to hold out; raise ``DataError`` for too few rows, as ``split_holdout``."""
     rows, held_out = len(target), int(np.ceil(len(target) * holdout))
@@ -197,14 +197,14 @@ def check_row_counts(
         raise DataError(
             ValidationIssue(
                 f"the data has too few rows to hold out {holdout:.0%} and cross-validate on the rest",
-                key=place(0).key if rows else "",
+                key=locate_row(0).key if rows else "",
                 found=f"{rows} rows",
                 expected=f"at least {next(filter(enough, itertools.count(rows)))} rows",
                 hint="add rows",
             )
         )
     if split == "stratified":
-        counts = check_classes(target, slice(None), labels, folds + 1, place)
+        counts = check_classes(target, slice(None), labels, folds + 1, locate_row)
         if held_out < len(counts) or rows - held_out < len(counts):
             raise DataError(
                 ValidationIssue(
@@ -223,14 +223,14 @@ def check_classes(
     rows: NDArray[np.integer] | slice,
     labels: tuple[str, ...] | None,
     least: int,
-    place: Place,
+    locate_row: RowLocator,
     where: str = "",
 ) -> NDArray[np.int64]:
     """Return the number of ``rows`` of each class; raise ``DataError`` if one has too few."""
     counts = np.bincount(target[rows].astype(np.int64, copy=False), minlength=len(labels or ()))
     issues = [
         replace(
-            place(int(np.argmax(target == index))) if (target == index).any() else ValidationIssue(""),
+            locate_row(int(np.argmax(target == index))) if (target == index).any() else ValidationIssue(""),
             message=f"class {labels[index] if labels else index!r} has too few rows{where}",
             found=f"{counts[index]} rows",
             expected=f"at least {least} rows",
@@ -387,8 +387,8 @@ def _fills(feature: Feature) -> tuple[float, ...]:
 
 def _codes(feature: CategoryFeature, categories: tuple[str, ...]) -> NDArray[np.float32]:
     """Return the encoder's code for each code of the table, and the code of a missing value as last entry."""
-    known = {text: float(code) for code, text in enumerate(feature.categories)}
+    code_of = {text: float(code) for code, text in enumerate(feature.categories)}
     codes: NDArray[np.float32] = np.array(
-        [*(known.get(text, feature.unknown) for text in categories), feature.missing], dtype=np.float32
+        [*(code_of.get(text, feature.unknown) for text in categories), feature.missing], dtype=np.float32
     )
     return codes

@@ -83,12 +83,12 @@ def _filter(source: FileSource, rows: TimeFilter, target: Path) -> int:
         raise DataError(
             missing_column(rows.column, source.names, source.path.name, "columns.time", source.header_line)
         )
-    kept = _within(_times(_column(source, rows), rows, source), rows)
+    row_mask = _within(_times(_column(source, rows), rows, source), rows)
     if isinstance(source, CsvSource):
-        return source.copy_rows(kept, target)
-    frame = pl.scan_parquet(source.path, glob=False).filter(kept)
+        return source.copy_rows(row_mask, target)
+    frame = pl.scan_parquet(source.path, glob=False).filter(row_mask)
     frame.sink_parquet(target)
-    return int(kept.sum())
+    return int(row_mask.sum())
 
 
 def read_times(source: FileSource, column: str, timezone: str) -> pl.Series:
@@ -147,13 +147,13 @@ def _local(column: pl.Series, timezone: str) -> pl.Series:
 
 
 def _within(moments: pl.Series, rows: TimeFilter) -> pl.Series:
-    kept = moments < rows.until.astimezone(UTC)
+    row_mask = moments < rows.until.astimezone(UTC)
     if rows.since is not None:
-        kept &= moments >= rows.since.astimezone(UTC)
-    return kept.fill_null(value=False)
+        row_mask &= moments >= rows.since.astimezone(UTC)
+    return row_mask.fill_null(value=False)
 
 
-def _not_a_time(source: FileSource, rows: TimeFilter, row: int | None, found: str) -> DataError:
+def _not_a_time(source: FileSource, rows: TimeFilter, row: int | None, value: str) -> DataError:
     line = source.locate({(row, rows.column)})[row, rows.column].line if row is not None else None
     return DataError(
         ValidationIssue(
@@ -161,7 +161,7 @@ def _not_a_time(source: FileSource, rows: TimeFilter, row: int | None, found: st
             file=source.path.name,
             line=line,
             key=rows.column,
-            found=found[:80],
+            found=value[:80],
             expected="such as 2026-01-31, 2026-01-31 14:05:00 or 2026-01-31T14:05:00+01:00",
         )
     )

@@ -161,11 +161,13 @@ def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
         if report["success"] and cells > LARGE:
             while not (Path(out) / _GO).exists():
                 time.sleep(0.1)
-        own = (parsed.columns.target, *parsed.expectations.columns)
-        _write_docs(results, own, Path(out) / "data_docs")
+        named_columns = (parsed.columns.target, *parsed.expectations.columns)
+        _write_docs(results, named_columns, Path(out) / "data_docs")
 
 
-def _write_docs(results: list[tuple[Expectation, CheckResult]], own: Sequence[str], docs: Path) -> None:
+def _write_docs(
+    results: list[tuple[Expectation, CheckResult]], named_columns: Sequence[str], docs: Path
+) -> None:
     import gc
     import os
     import warnings
@@ -177,7 +179,7 @@ def _write_docs(results: list[tuple[Expectation, CheckResult]], own: Sequence[st
 
     gc.freeze()  # nor should the collector search all that was imported while the page is rendered
     gc.enable()
-    write_docs(results, own, docs)
+    write_docs(results, named_columns, docs)
 
 
 def _unreadable(issue: ValidationIssue) -> ValidationOutcome:
@@ -186,13 +188,13 @@ def _unreadable(issue: ValidationIssue) -> ValidationOutcome:
 
 def _outcome(expectation: Expectation, result: CheckResult) -> ValidationOutcome:
     subject = f"column {expectation.column!r}" if expectation.column else "the data"
-    observed = result.describe(expectation.kind)
+    observed = result.describe(expectation.expectation_type)
     verdict = "as expected" if result.success else "but"
     from dmls_core.data.validation.expectations import TYPES
 
     return ValidationOutcome(
         expectation.column,
-        TYPES[expectation.kind],
+        TYPES[expectation.expectation_type],
         result.success,
         observed,
         expectation.statement,

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from dmls_core.data.encoder import category_text
-from dmls_core.data.validation.expectations import Expectation, Kind
+from dmls_core.data.validation.expectations import Expectation, ExpectationType
 from dmls_core.data.validation.facts import ColumnFacts, TableFacts
 
 SHOWN = 5
@@ -34,15 +34,15 @@ class CheckResult:
     unexpected: int = 0
     examples: tuple[Any, ...] = ()
 
-    def describe(self, kind: Kind) -> str:
+    def describe(self, expectation_type: ExpectationType) -> str:
         """Describe what was observed."""
-        if kind == "exists":
+        if expectation_type == "exists":
             return "it exists" if self.success else "it does not exist"
-        if kind == "numbers" and self.success:
+        if expectation_type == "numbers" and self.success:
             return "all are numbers"
         if self.observed is not None:
             return f"there are {self.observed:,}"
-        if kind == "missing":
+        if expectation_type == "missing":
             return f"{self.unexpected:,} of {self.checked:,} are missing"
         if not self.unexpected:
             return f"all {self.checked:,} values meet it"
@@ -55,12 +55,12 @@ class CheckResult:
 def check(expectation: Expectation, table: TableFacts) -> CheckResult:
     """Check one expectation of the table."""
     arguments = expectation.arguments
-    if expectation.kind == "row_count":
+    if expectation.expectation_type == "row_count":
         return _within(table.rows, arguments)
     facts = table.columns.get(expectation.column)
-    if facts is None or expectation.kind == "exists":
+    if facts is None or expectation.expectation_type == "exists":
         return CheckResult(facts is not None)
-    match expectation.kind:
+    match expectation.expectation_type:
         case "missing":
             met = not table.rows or (table.rows - facts.missing) / table.rows >= arguments["mostly"]
             return CheckResult(met, checked=table.rows, unexpected=facts.missing)
@@ -95,7 +95,7 @@ def _within(observed: int, arguments: dict[str, Any]) -> CheckResult:
 def _unexpected(expectation: Expectation, values: pl.Series) -> pl.Series:
     """Return which values do not meet an expectation of single values."""
     arguments = expectation.arguments
-    match expectation.kind:
+    match expectation.expectation_type:
         case "between":
             low, high = arguments["min_value"], arguments["max_value"]
             outside = pl.repeat(False, len(values), dtype=pl.Boolean, eager=True)

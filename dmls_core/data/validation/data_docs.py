@@ -54,24 +54,26 @@ MAX_COLUMNS = 100
 Results = Sequence[tuple[Expectation, CheckResult]]
 
 
-def write_docs(results: Results, own: Collection[str], folder: Path) -> None:
-    """Write ``index.html``; columns that fail, and those of ``own``, come before others if not all fit."""
+def write_docs(results: Results, named_columns: Collection[str], folder: Path) -> None:
+    """Write ``index.html``; failing columns, then ``named_columns``, come first if not all fit."""
     columns = dict.fromkeys(expectation.column for expectation, _ in results if expectation.column)
     failed = dict.fromkeys(expectation.column for expectation, result in results if not result.success)
-    first = dict.fromkeys(name for name in (*failed, *own, *columns) if name in columns)
+    first = dict.fromkeys(name for name in (*failed, *named_columns, *columns) if name in columns)
     shown = frozenset(list(first)[:MAX_COLUMNS])
-    found = [
+    rendered = [
         _result(expectation, result)
         for expectation, result in results
         if not expectation.column or expectation.column in shown
     ]
     page = _Page()
-    page.feed(DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(_suite(results, found))))  # type: ignore[no-untyped-call]
+    page.feed(
+        DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(_suite(results, rendered)))
+    )  # type: ignore[no-untyped-call]
     page.close()
     note = _note(len(columns), len(shown), len(failed.keys() - shown - {""}))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.html").write_text(
-        f"{_HEAD}{note}{''.join(page.kept)}\n</body>\n</html>\n", encoding="utf-8"
+        f"{_HEAD}{note}{''.join(page.parts)}\n</body>\n</html>\n", encoding="utf-8"
     )
 
 
@@ -111,16 +113,16 @@ def _result(expectation: Expectation, result: CheckResult) -> ExpectationValidat
     return ExpectationValidationResult(
         success=result.success,
         expectation_config=ExpectationConfiguration(
-            type=TYPES[expectation.kind], kwargs=column | _escaped(expectation.arguments)
+            type=TYPES[expectation.expectation_type], kwargs=column | _escaped(expectation.arguments)
         ),
         result=_escaped(_details(expectation, result)),
     )
 
 
 def _details(expectation: Expectation, result: CheckResult) -> dict[str, Any]:
-    if expectation.kind == "exists":
+    if expectation.expectation_type == "exists":
         return {}
-    if expectation.kind == "numbers" and result.success:
+    if expectation.expectation_type == "numbers" and result.success:
         return {"observed_value": "float"}
     if result.observed is not None:
         return {"observed_value": result.observed}
@@ -176,28 +178,28 @@ class _Page(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[str] = []
+        self.parts: list[str] = []
         self._left_out = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._left_out += tag in _WITHOUT_CONTENT
         if tag in _KEPT and not self._left_out:
-            kept = [
+            attributes = [
                 f' {name}="{escape(value or "")}"'
                 for name, value in attrs
                 if name in _ATTRIBUTES or (name == "href" and (value or "").startswith("#"))
             ]
-            self.kept.append(f"<{tag}{''.join(kept)}>")
+            self.parts.append(f"<{tag}{''.join(attributes)}>")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in _WITHOUT_CONTENT:
             self._left_out = max(0, self._left_out - 1)
         elif tag in _KEPT and not self._left_out:
-            self.kept.append(f"</{tag}>")
+            self.parts.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:
         if not self._left_out and data.strip():
-            self.kept.append(escape(data, quote=False))
+            self.parts.append(escape(data, quote=False))
 
 
 def _escaped(value: Any) -> Any:  # noqa: ANN401 - any JSON value

@@ -23,11 +23,11 @@ from typing import Any, Literal
 from dmls_core.data.validation.facts import ColumnFacts, TableFacts
 from dmls_core.spec import ColumnExpectation, Expectations, Spec
 
-Kind = Literal[
+ExpectationType = Literal[
     "row_count", "exists", "numbers", "missing", "between", "in_set", "pattern", "unique", "unique_count"
 ]
 
-TYPES: dict[Kind, str] = {
+TYPES: dict[ExpectationType, str] = {
     "row_count": "expect_table_row_count_to_be_between",
     "exists": "expect_column_to_exist",
     "numbers": "expect_column_values_to_be_in_type_list",
@@ -55,43 +55,45 @@ class Expectation:
     """
 
     column: str
-    kind: Kind
+    expectation_type: ExpectationType
     statement: str
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
 def plan_expectations(spec: Spec, table: TableFacts) -> list[Expectation]:
     """Return all expectations of the spec and the table's columns."""
-    wanted = spec.expectations
-    found: list[Expectation] = [
-        _row_count(wanted),
+    declared = spec.expectations
+    expectations: list[Expectation] = [
+        _row_count(declared),
         *(Expectation(name, "exists", "the column exists") for name in (*table.columns, *table.absent)),
     ]
     features = frozenset(table.roles.features if table.roles else ())
     categorical = frozenset(spec.columns.categorical)
     for name, facts in table.columns.items():
-        own = wanted.columns.get(name) or ColumnExpectation()
+        column = declared.columns.get(name) or ColumnExpectation()
         is_feature = name in features
         is_target = name == spec.columns.target
         if (
             (is_feature and facts.numeric and name not in categorical)
             or (is_target and spec.task == "regression")
-            or own.min is not None
-            or own.max is not None
+            or column.min is not None
+            or column.max is not None
         ):
-            found.append(Expectation(name, "numbers", "every value is a number", {"type_list": _FLOATS}))
-        if is_feature or is_target or own.max_missing is not None:
-            found.append(_missing(name, spec, own))
+            expectations.append(
+                Expectation(name, "numbers", "every value is a number", {"type_list": _FLOATS})
+            )
+        if is_feature or is_target or column.max_missing is not None:
+            expectations.append(_missing(name, spec, column))
         if is_target:
             statement = "there are at least 2 different values"
-            found.append(Expectation(name, "unique_count", statement, {"min_value": 2}))
-        found += _own(name, own, facts)
-    return found
+            expectations.append(Expectation(name, "unique_count", statement, {"min_value": 2}))
+        expectations += _column_expectations(name, column, facts)
+    return expectations
 
 
-def _row_count(wanted: Expectations) -> Expectation:
-    least = wanted.min_rows or 1
-    most = wanted.max_rows
+def _row_count(declared: Expectations) -> Expectation:
+    least = declared.min_rows or 1
+    most = declared.max_rows
     return Expectation(
         "",
         "row_count",
@@ -101,24 +103,26 @@ def _row_count(wanted: Expectations) -> Expectation:
     )
 
 
-def _missing(name: str, spec: Spec, own: ColumnExpectation) -> Expectation:
+def _missing(name: str, spec: Spec, column: ColumnExpectation) -> Expectation:
     default = TARGET_MISSING if name == spec.columns.target else FEATURE_MISSING
-    shares = (own.max_missing, spec.expectations.max_missing, default)
+    shares = (column.max_missing, spec.expectations.max_missing, default)
     share = next(share for share in shares if share is not None)
     statement = f"at most {100 * share:g} % of the values are missing" if share else "no value is missing"
     return Expectation(name, "missing", statement, {"mostly": 1 - share})
 
 
-def _own(name: str, own: ColumnExpectation, facts: ColumnFacts) -> Iterator[Expectation]:
-    bounds = [f"at least {own.min}"] if own.min is not None else []
-    bounds += [f"at most {own.max}"] if own.max is not None else []
+def _column_expectations(name: str, column: ColumnExpectation, facts: ColumnFacts) -> Iterator[Expectation]:
+    bounds = [f"at least {column.min}"] if column.min is not None else []
+    bounds += [f"at most {column.max}"] if column.max is not None else []
     if bounds and facts.numeric and not facts.texts:  # texts already fail the expectation of numbers
-        arguments = {"min_value": own.min, "max_value": own.max}
+        arguments = {"min_value": column.min, "max_value": column.max}
         yield Expectation(name, "between", f"every value is {' and '.join(bounds)}", arguments)
-    if own.values is not None:
-        shown = ", ".join(map(str, own.values[:20])) + (", …" if len(own.values) > 20 else "")
-        yield Expectation(name, "in_set", f"every value is one of {shown}", {"value_set": list(own.values)})
-    if own.pattern is not None:
-        yield Expectation(name, "pattern", f"every value matches {own.pattern}", {"regex": own.pattern})
-    if own.unique:
+    if column.values is not None:
+        shown = ", ".join(map(str, column.values[:20])) + (", …" if len(column.values) > 20 else "")
+        yield Expectation(
+            name, "in_set", f"every value is one of {shown}", {"value_set": list(column.values)}
+        )
+    if column.pattern is not None:
+        yield Expectation(name, "pattern", f"every value matches {column.pattern}", {"regex": column.pattern})
+    if column.unique:
         yield Expectation(name, "unique", "no value occurs twice")

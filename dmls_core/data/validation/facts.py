@@ -72,28 +72,30 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
     used = roles.used if roles else (*spec.columns.features, spec.columns.target)
     names = dict.fromkeys((*used, *spec.expectations.columns))
     common = frozenset.intersection(*(frozenset(source.names) for source in files.sources))
-    kinds = files.column_types(common)
-    present = [name for name in names if name in common and kinds[name] != "unusable"]
+    column_types = files.column_types(common)
+    present = [name for name in names if name in common and column_types[name] != "unusable"]
     as_text = _read_as_text(spec)
-    types = {name: _type(name, kinds[name], spec, as_text=name in as_text) for name in present}
-    whole = frozenset((spec.columns.target, *spec.expectations.columns))
+    types = {name: _type(name, column_types[name], spec, as_text=name in as_text) for name in present}
+    full_columns = frozenset((spec.columns.target, *spec.expectations.columns))
 
-    places = {name: position for position, name in enumerate(present)}
+    positions = {name: position for position, name in enumerate(present)}
 
     def aggregates(position: int, column: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
-        found = _counts(column, dtype)
-        if (name := present[position]) in spec.expectations.columns or (name in whole and dtype.is_numeric()):
-            found["values"] = column.implode()
-        elif name in whole:
+        expressions = _counts(column, dtype)
+        if (name := present[position]) in spec.expectations.columns or (
+            name in full_columns and dtype.is_numeric()
+        ):
+            expressions["values"] = column.implode()
+        elif name in full_columns:
             # Of a target, only the different texts count: all of them take several times its memory.
-            found["values"] = column.unique(maintain_order=True).implode()
-        return [expression.alias(f"{key} {position}") for key, expression in found.items()]
+            expressions["values"] = column.unique(maintain_order=True).implode()
+        return [expression.alias(f"{key} {position}") for key, expression in expressions.items()]
 
-    found = files.aggregate(types, aggregates)
-    empty, rows = int(found["empty"].sum()), int(found["rows"].sum())
-    counts = found.select(pl.selectors.numeric().sum()).row(0, named=True) if present else {}
+    totals = files.aggregate(types, aggregates)
+    empty, rows = int(totals["empty"].sum()), int(totals["rows"].sum())
+    counts = totals.select(pl.selectors.numeric().sum()).row(0, named=True) if present else {}
     # Only a sum shows cheaply that there may be a NaN.
-    odd = [name for name, at in places.items() if not math.isfinite(counts.get(f"sum {at}") or 0)]
+    odd = [name for name, at in positions.items() if not math.isfinite(counts.get(f"sum {at}") or 0)]
     nans = _count_nans(files, {name: types[name] for name in odd})
     columns = {
         name: _facts(
@@ -101,11 +103,13 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
             texts=counts.get(f"texts {position}", 0),
             rows=rows - empty,
             as_text=name in as_text,
-            values=found[f"values {position}"] if name in whole else None,
+            values=totals[f"values {position}"] if name in full_columns else None,
         )
-        for name, position in places.items()
+        for name, position in positions.items()
     }
-    mixed = [name for name, facts in columns.items() if facts.numeric and facts.texts and name not in whole]
+    mixed = [
+        name for name, facts in columns.items() if facts.numeric and facts.texts and name not in full_columns
+    ]
     if mixed := mixed[: limits.issues]:
         texts = files.read(dict.fromkeys(mixed, pl.String()))
         columns |= {name: replace(columns[name], values=_stripped(texts[name])) for name in mixed}
@@ -114,9 +118,9 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
 
 def _read_as_text(spec: Spec) -> frozenset[str]:
     """Return the columns to read as text: with a pattern, or categories and dates without bounds."""
-    own = spec.expectations.columns
-    bounded = {name for name, column in own.items() if column.min is not None or column.max is not None}
-    patterns = (name for name, column in own.items() if column.pattern is not None)
+    by_column = spec.expectations.columns
+    bounded = {name for name, column in by_column.items() if column.min is not None or column.max is not None}
+    patterns = (name for name, column in by_column.items() if column.pattern is not None)
     texts = (*spec.columns.categorical, *spec.columns.dates)
     return frozenset((*patterns, *(name for name in texts if name not in bounded)))
 
@@ -149,8 +153,8 @@ def _count_nans(files: DataFiles, types: Mapping[str, pl.DataType]) -> dict[str,
         nans = column.is_nan().sum() if dtype.is_numeric() else pl.lit(0)
         return [nans.alias(f"nan {position}")]
 
-    found = files.aggregate(types, count)
-    return {name: int(found[f"nan {position}"].sum()) for position, name in enumerate(types)}
+    totals = files.aggregate(types, count)
+    return {name: int(totals[f"nan {position}"].sum()) for position, name in enumerate(types)}
 
 
 def _facts(*, missing: int, texts: int, rows: int, as_text: bool, values: pl.Series | None) -> ColumnFacts:

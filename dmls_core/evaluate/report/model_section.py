@@ -7,7 +7,7 @@ from typing import Any
 
 from dmls_core.evaluate.diagnostics import QUANTILES, Curve, Diagnostics
 from dmls_core.evaluate.report.figures import Figure, bar_figure, label
-from dmls_core.html import Matrix, Table
+from dmls_core.html import Matrix, TableData
 from dmls_core.html.formats import shorten
 
 MAX_FEATURES = 25
@@ -36,7 +36,7 @@ LEGEND_LENGTH = 28
 def content(result: Mapping[str, Any], diagnostics: Diagnostics, target: str) -> dict[str, Any]:
     """Return the variables of ``report/model.html``; ``target`` is the name of the predicted column."""
     holdout, labels = result["holdout"], result["labels"]
-    scores = Table(["metric", "value"], list(holdout["metrics"].items()))
+    scores = TableData(["metric", "value"], list(holdout["metrics"].items()))
     confusion = holdout["confusion"]
     if not labels or not confusion:
         ends = {0.0: "smallest", 1.0: "largest"}
@@ -44,7 +44,7 @@ def content(result: Mapping[str, Any], diagnostics: Diagnostics, target: str) ->
         rows = list(zip(shares, holdout["residuals"] or [], strict=False))
         return {
             "scores": scores,
-            "residuals": Table(["", "residual"], rows),
+            "residuals": TableData(["", "residual"], rows),
             "figures": _regression_figures(diagnostics, target),
         }
     total = max(1, sum(map(sum, confusion)))
@@ -65,7 +65,9 @@ def content(result: Mapping[str, Any], diagnostics: Diagnostics, target: str) ->
     }
 
 
-def _class_tables(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> tuple[Table, Table | None]:
+def _class_tables(
+    labels: Sequence[str], confusion: Sequence[Sequence[int]]
+) -> tuple[TableData, TableData | None]:
     """Return the table of classes: the visible rows, and those that are shown on a click."""
     predicted = [sum(column) for column in zip(*confusion, strict=True)]
     rows: list[list[Any]] = []
@@ -77,10 +79,10 @@ def _class_tables(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> 
     if len(rows) > MAX_CLASSES:
         rows = sorted(rows, key=lambda row: (row[3] is None, row[3]))[:MAX_CLASSES]
     more = rows[VISIBLE_CLASSES:]
-    return Table(header, rows[:VISIBLE_CLASSES]), Table(header, more) if more else None
+    return TableData(header, rows[:VISIBLE_CLASSES]), TableData(header, more) if more else None
 
 
-def _confused_pairs(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> Table | None:
+def _confused_pairs(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> TableData | None:
     pairs = [
         (count, true, predicted)
         for true, row in enumerate(confusion)
@@ -89,7 +91,7 @@ def _confused_pairs(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -
     ]
     pairs.sort(key=lambda pair: (-pair[0], pair[1], pair[2]))
     rows = [[labels[true], labels[predicted], count] for count, true, predicted in pairs[:MAX_PAIRS]]
-    return Table(["true", "predicted", "rows"], rows) if rows else None
+    return TableData(["true", "predicted", "rows"], rows) if rows else None
 
 
 def feature_content(result: Mapping[str, Any], diagnostics: Diagnostics) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def feature_content(result: Mapping[str, Any], diagnostics: Diagnostics) -> dict
     return {
         "figures": figures,
         "hidden": max(0, len(shares) - MAX_FEATURES),
-        "table": Table(header, rows[:MAX_FEATURES]),
+        "table": TableData(header, rows[:MAX_FEATURES]),
     }
 
 

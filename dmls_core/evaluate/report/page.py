@@ -9,7 +9,7 @@ from dmls_core.data.split.description import describe_split
 from dmls_core.evaluate.diagnostics import Diagnostics
 from dmls_core.evaluate.report import model_section, search_section
 from dmls_core.evaluate.report.figures import Figure
-from dmls_core.html import Table, chart_scripts, render_page
+from dmls_core.html import TableData, chart_scripts, render_page
 from dmls_core.html.formats import Formatted, describe_ensemble, number, setting, shorten
 
 FEATURES_LENGTH = 400
@@ -77,11 +77,11 @@ def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]
         models.append(
             {
                 "name": model["name"],
-                "searched": Table(["hyperparameter", "search space"], searched) if searched else None,
-                "fixed": Table(["hyperparameter", "value"], fixed) if fixed else None,
+                "searched": TableData(["hyperparameter", "search space"], searched) if searched else None,
+                "fixed": TableData(["hyperparameter", "value"], fixed) if fixed else None,
             }
         )
-    return {"table": Table(["", ""], rows), "models": models}
+    return {"table": TableData(["", ""], rows), "models": models}
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -131,7 +131,7 @@ def _comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
     ]
     return {
         "comparison": comparison,
-        "table": Table(["", "value"], rows),
+        "table": TableData(["", "value"], rows),
         "figure": _improvement_figure(comparison),
     }
 
@@ -175,10 +175,10 @@ def _details(result: Mapping[str, Any]) -> dict[str, Any]:
     parameters = [[name, setting(value)] for name, value in result["best_params"].items()]
     seconds = [[name, Formatted(f"{value:,.2f}")] for name, value in result["seconds"].items()]
     return {
-        "parameters": Table(["name", "value"], parameters),
+        "parameters": TableData(["name", "value"], parameters),
         "size": _size(result["size"]) if "size" in result else "",
-        "seconds": Table(["phase", "seconds"], seconds),
+        "seconds": TableData(["phase", "seconds"], seconds),
         "validated": "validate" in result["seconds"],
-        "provenance": Table(["", ""], provenance),
-        "versions": Table(["library", "version"], list(result["versions"].items())),
+        "provenance": TableData(["", ""], provenance),
+        "versions": TableData(["library", "version"], list(result["versions"].items())),
     }

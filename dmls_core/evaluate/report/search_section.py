@@ -15,7 +15,7 @@ from dmls_core.evaluate.report.comparable_trials import (
     comparable_trials,
     hyperparameter_importances,
 )
-from dmls_core.html import Table
+from dmls_core.html import TableData
 from dmls_core.html.formats import Formatted, decimals, enumerate_texts, number, setting
 from dmls_core.html.leaderboard import merge_repeats, rank_trials
 from dmls_core.models import CATALOGUE
@@ -56,7 +56,7 @@ def content(result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence
         "leaders": board[0],
         "more": board[1],
         "failed": len(failed),
-        "messages": Table(["trial", "message"], messages),
+        "messages": TableData(["trial", "message"], messages),
         "history": search_figures.history(trials, metric, direction),
         "models": [_model_content(result, spec, scored, model) for model in models],
     }
@@ -168,7 +168,7 @@ def scoring_method(
     return f"the first of {folds} folds" if folds > 1 else "one fold"
 
 
-def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[Table, Table | None]:
+def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[TableData, TableData | None]:
     """Return the leaders, best first and pruned trials last, and the trials below them."""
     ordered = rank_trials(trials, direction)
     several = len({trial.get("model") for trial in trials}) > 1
@@ -195,8 +195,8 @@ def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[T
     ]
     style = "board described" if several else "board"
     first = next((at for at, row in enumerate(rows) if row[0] is None), len(rows))
-    more = Table(header, rows[LEADERS:], style, muted=first - LEADERS) if rows[LEADERS:] else None
-    return Table(header, rows[:LEADERS], style, highlighted=0, muted=first), more
+    more = TableData(header, rows[LEADERS:], style, muted=first - LEADERS) if rows[LEADERS:] else None
+    return TableData(header, rows[:LEADERS], style, highlighted=0, muted=first), more
 
 
 def _score(value: float, digits: int | None) -> Formatted:

@@ -33,7 +33,7 @@ from dmls_core.intake.schema_inference.sample import (
     PASS,
     WHOLE,
     read_at,
-    read_places,
+    read_chunks,
     read_sample,
     sample_file,
     thinned_sample,
@@ -55,7 +55,7 @@ __all__ = [
     "infer_part_schema",
     "infer_schema",
     "parquet_tail",
-    "read_places",
+    "read_chunks",
     "read_sample",
     "sample_file",
 ]
@@ -288,5 +288,7 @@ def read_end_schema(path: str, target: str) -> dict[str, Any]:
 def read_footer_schema(path: str, file: str, size: int, keys: dict[str, Any] | None) -> dict[str, Any]:
     """Infer the schema of a Parquet file by the end that ``path`` has; runs in the sandbox."""
     sample = parquet_tail(file, Path(path).read_bytes(), size)
-    marks = (keys or {}).get("missing")  # of the spec: there are no values that show them
-    return infer_schema(file, replace(sample, data={"missing": marks} if marks else {})).as_json()
+    missing_values = (keys or {}).get("missing")  # of the spec: there are no values that show them
+    return infer_schema(
+        file, replace(sample, data={"missing": missing_values} if missing_values else {})
+    ).as_json()

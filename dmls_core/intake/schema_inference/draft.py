@@ -135,24 +135,24 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Inferr
     if len(counts) > FEW and all(map(_COMPACT.fullmatch, counts)) and (orders := _orders(present)):
         return InferredColumn(name, "date", missing, len(counts), top, orders=orders)
     numbers = _numbers(present, counts)
-    kind = _kind(name, present, counts, numbers)
+    column_kind = _column_kind(name, present, counts, numbers)
     if numbers is None:
-        orders = _orders(present) if kind == "date" else ()
-        flaw = _flaw(counts) if kind == "text" else ""
-        return InferredColumn(name, kind, missing, len(counts), top, orders=orders, flaw=flaw)
+        orders = _orders(present) if column_kind == "date" else ()
+        flaw = _flaw(counts) if column_kind == "text" else ""
+        return InferredColumn(name, column_kind, missing, len(counts), top, orders=orders, flaw=flaw)
     low, high = min(numbers), max(numbers)
-    whole = all(value.is_integer() for value in numbers)
-    bins = _histogram(numbers, low, high) if kind == "number" else ()
-    large = whole and kind == "number" and max(-low, high) >= _EXACT
+    integral = all(value.is_integer() for value in numbers)
+    bins = _histogram(numbers, low, high) if column_kind == "number" else ()
+    large = integral and column_kind == "number" and max(-low, high) >= _EXACT
     flaw = _MERGED if large and _merge(numbers, len(counts)) else ""
-    return InferredColumn(name, kind, missing, len(counts), top, low, high, whole, bins, flaw=flaw)
+    return InferredColumn(name, column_kind, missing, len(counts), top, low, high, integral, bins, flaw=flaw)
 
 
 def _orders(present: Sequence[Any]) -> tuple[DateOrder, ...]:
     return fitting_orders({str(value) for value in present})
 
 
-def _kind(
+def _column_kind(
     name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequence[float] | None
 ) -> ColumnKind:
     distinct, rows = len(counts), len(present)
@@ -182,7 +182,7 @@ def _numbers(present: Sequence[Any], counts: Counter[str]) -> list[float] | None
     try:
         if any("_" in text for text in counts):
             return None  # for Python, 1_000 is a number; in a CSV it is not
-        numbers = [found for found in map(number, present) if not math.isnan(found)]
+        numbers = [parsed for parsed in map(number, present) if not math.isnan(parsed)]
     except ValueError:
         return None
     return numbers if numbers and all(map(math.isfinite, numbers)) else None
@@ -232,19 +232,19 @@ def _share(present: Sequence[Any], pattern: re.Pattern[str]) -> float:
     return sum(bool(pattern.fullmatch(str(value).strip())) for value in present) / len(present)
 
 
-def _nested(kind: str) -> bool:
-    return kind.startswith(("List", "Array", "Struct", "Binary", "Object"))
+def _nested(dtype: str) -> bool:
+    return dtype.startswith(("List", "Array", "Struct", "Binary", "Object"))
 
 
-def _kind_of_type(kind: str) -> ColumnKind:
+def _kind_of_type(dtype: str) -> ColumnKind:
     """Return the kind of a column by its type alone."""
-    if _nested(kind):
+    if _nested(dtype):
         return "unusable"
-    if kind.startswith(("Date", "Time", "Duration")):
+    if dtype.startswith(("Date", "Time", "Duration")):
         return "date"
-    if kind.startswith(("Int", "UInt", "Float", "Decimal")):
+    if dtype.startswith(("Int", "UInt", "Float", "Decimal")):
         return "number"
-    return "category" if kind.startswith(("Bool", "Cat", "Enum")) else "text"
+    return "category" if dtype.startswith(("Bool", "Cat", "Enum")) else "text"
 
 
 TRIALS = 20
@@ -276,9 +276,11 @@ def draft_spec(
         column for column in others if (column.kind in _USED and not column.flaw) or order in column.orders
     ]
     if not features:
-        found = ", ".join(f"{column.name} ({column.reason or column.kind})" for column in others[:20])
+        reasons = ", ".join(f"{column.name} ({column.reason or column.kind})" for column in others[:20])
         hint = "a feature contains numbers, dates, or text with few distinct values"
-        raise DataError(ValidationIssue("no column is left as a feature", hint=hint, file=file, found=found))
+        raise DataError(
+            ValidationIssue("no column is left as a feature", hint=hint, file=file, found=reasons)
+        )
     roles = _roles(features, others, target, order)
     if sum(len(names) for role in roles.values() for names in role) > MOST_TEXT:
         message = "a spec cannot list this many columns"

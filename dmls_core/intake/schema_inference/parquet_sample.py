@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.data.formats.csv_dialect import Row
+from dmls_core.data.formats.csv_dialect import CsvRow
 from dmls_core.data.formats.parquet_footer import MARK
 from dmls_core.data.formats.parquet_source import reading
 from dmls_core.data.formats.thinning import thin_parquet
@@ -51,7 +51,7 @@ def parquet_tail(file: str, tail: bytes, size: int, *, limits: IntakeLimits | No
 
 @contextmanager
 def _sparse(tail: bytes, size: int) -> Iterator[Path]:
-    """Write the end of a file at its place in one that is as large on disk as this end."""
+    """Write the end of a file at its offset in one that is as large on disk as this end."""
     with tempfile.NamedTemporaryFile(suffix=".parquet") as sparse:
         sparse.seek(max(0, size - len(tail)))
         sparse.write(tail)
@@ -87,7 +87,10 @@ def read_parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, row
 
     try:
         schema = pl.read_parquet_schema(source)
-        if issues := [*check_names(file, Row(1, list(schema)), limits.columns), *unfit_names(file, schema)]:
+        if issues := [
+            *check_names(file, CsvRow(1, list(schema)), limits.columns),
+            *unfit_names(file, schema),
+        ]:
             raise DataError([replace(issue, line=None) for issue in issues])
         scan = pl.scan_parquet(source, glob=False)
         total = int(scan.select(pl.len()).collect().item())

@@ -15,15 +15,15 @@ from typing import Any, BinaryIO
 from dmls_core import sandbox
 from dmls_core.data.formats.base import Format, is_parquet
 from dmls_core.data.formats.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
-from dmls_core.data.formats.csv_dialect import Row, decode_head, ragged_column, read_rows
+from dmls_core.data.formats.csv_dialect import CsvRow, decode_head, ragged_column, read_rows
 from dmls_core.data.formats.detection import detect
 from dmls_core.data.formats.encodings import line_end_utf16
 from dmls_core.data.formats.missing_marks import describe_marks, find_marks, without_marks
 from dmls_core.data.formats.names import COMPRESSED, format_of, load_format, naming_hint, text_name
-from dmls_core.data.formats.thinning import CHUNK, PLACES, span, thin_text, whole_beginning
+from dmls_core.data.formats.thinning import CHUNK, CHUNKS, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
-from dmls_core.intake.file_sample import join_chunks, places
+from dmls_core.intake.file_sample import chunk_starts, join_chunks
 from dmls_core.intake.schema_inference.draft import DATE, FIRST
 from dmls_core.intake.schema_inference.parquet_sample import IN_TIME, SECONDS, read_parquet
 from dmls_core.intake.schema_inference.sampled_rows import ROWS, Sample, unfit_names
@@ -33,7 +33,7 @@ HEAD = 1 << 20
 """Bytes read from the beginning of a CSV file or the end of a large Parquet file."""
 
 WHOLE = 8 << 20
-"""Size up to which a Parquet file or a workbook is read whole; of a larger Parquet file only places."""
+"""Size up to which a Parquet file or a workbook is read whole; of a larger Parquet file only slices."""
 
 PASS = sandbox.Limits(memory=2 << 30, seconds=120, cpu_seconds=120)
 """Limits of a pass through a file."""
@@ -49,7 +49,7 @@ def read_sample(
 ) -> Sample:
     """Read rows of a file; the extension of its name is the format.
 
-    ``head`` has the first bytes of a text, then possibly chunks of it (see ``read_places``), or a whole
+    ``head`` has the first bytes of a text, then possibly chunks of it (see ``read_chunks``), or a whole
     Parquet file or workbook; ``complete`` if it is the whole file. ``keys`` are those of ``[data]`` that say
     how it is written; by default they are detected. Marks of missing values become None.
 
@@ -98,7 +98,7 @@ def sample_file(
             return with_marks(sample, keys)
         size = path.stat().st_size
         with path.open("rb") as file:
-            head = read_places(path.name, size, partial(read_at, file))
+            head = read_chunks(path.name, size, partial(read_at, file))
     except OSError as error:
         raise DataError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(path))) from error
     sample = read_sample(path.name, head, complete=len(head) >= size, keys=keys, limits=limits)
@@ -138,7 +138,7 @@ def thinned_sample(
 
 
 def _spread_text(file: str, content: bytes, keys: Mapping[str, Any] | None, limits: IntakeLimits) -> Sample:
-    """Read records from places all over a text; see ``read_places``."""
+    """Read records from all over a text; see ``read_chunks``."""
     reading = detect(file, content[:HEAD]) if keys is None else dict(keys)
     plain = {key: value for key, value in reading.items() if (key, value) != ("encoding", "utf-16")}
     sample = _text(file, join_chunks(content, HEAD), False, plain, limits)
@@ -152,14 +152,14 @@ def _text_keys(keys: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def with_marks(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
     """Return a sample with None in place of marks: those of ``keys``, or if these are None, those found."""
-    marks = find_marks(sample.columns, DATE) if keys is None else tuple(keys.get("missing", ()))
-    if not marks:
+    missing_values = find_marks(sample.columns, DATE) if keys is None else tuple(keys.get("missing", ()))
+    if not missing_values:
         return sample
-    note = describe_marks(marks, dict(zip(sample.names, sample.columns, strict=True)))
+    note = describe_marks(missing_values, dict(zip(sample.names, sample.columns, strict=True)))
     return replace(
         sample,
-        columns=tuple(without_marks(values, marks) for values in sample.columns),
-        data={**sample.data, "missing": list(marks)},
+        columns=tuple(without_marks(values, missing_values) for values in sample.columns),
+        data={**sample.data, "missing": list(missing_values)},
         notes=(note,) if note else (),
     )
 
@@ -170,17 +170,17 @@ def read_at(file: BinaryIO, start: int, limit: int) -> bytes:
     return file.read(limit)
 
 
-def read_places(name: str, size: int, read: Callable[[int, int], bytes]) -> bytes:
-    """Return the first bytes of a text, and chunks of a large one from places spread over it.
+def read_chunks(name: str, size: int, read: Callable[[int, int], bytes]) -> bytes:
+    """Return the first bytes of a text, and chunks spread over a large one.
 
     ``read`` returns bytes of the file by start and number.
     """
-    if size <= HEAD + PLACES * CHUNK:
+    if size <= HEAD + CHUNKS * CHUNK:
         return read(0, size)
     head = read(0, HEAD)
     if name.lower().endswith(COMPRESSED):
         return head
-    return b"".join((head, *(read(start, CHUNK) for start in places(size, HEAD))))
+    return b"".join((head, *(read(start, CHUNK) for start in chunk_starts(size, HEAD))))
 
 
 def _text(
@@ -300,7 +300,7 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
                 "the header is longer than the checked part of the file", hint="shorten it", file=file, line=1
             )
         )
-    header = Row(first.line, [name.strip() for name in first.cells])
+    header = CsvRow(first.line, [name.strip() for name in first.cells])
     if issues := [*check_names(file, header, limits.columns), *unfit_names(file, header.cells)]:
         raise DataError(issues)
     width = len(header.cells)

@@ -157,5 +157,5 @@ def _numbers(column: pl.Expr) -> pl.Expr:
 
 def _codes(column: pl.Expr) -> pl.Expr:
     stripped = column.str.strip_chars()
-    known = pl.when(~stripped.is_in(list(MISSING))).then(stripped)
-    return known.cast(pl.Categorical).to_physical().cast(pl.Float32)
+    present = pl.when(~stripped.is_in(list(MISSING))).then(stripped)
+    return present.cast(pl.Categorical).to_physical().cast(pl.Float32)

@@ -20,7 +20,7 @@ from dmls_core.data.encoder import (
 )
 from dmls_core.data.moments import day_of, hour_of
 from dmls_core.data.split.description import describe_split
-from dmls_core.html import Table, render_fragment, render_page
+from dmls_core.html import TableData, render_fragment, render_page
 from dmls_core.serving.triton.model_config import MAX_BATCH_SIZE
 from dmls_core.serving.triton.tensors import forest_request, table_request
 
@@ -121,7 +121,7 @@ def render_card(
         model,
         about=_table(facts),
         metrics=_table({name: _number(value) for name, value in metrics.items()}),
-        columns=Table(
+        columns=TableData(
             ("Column", "Type", "Values in training", "If missing"),
             list(_features(_most_important(encoder, result), ranges)),
         ),
@@ -137,7 +137,7 @@ def render_card(
     )
 
 
-def _members(members: Sequence[Mapping[str, Any]]) -> Table:
+def _members(members: Sequence[Mapping[str, Any]]) -> TableData:
     """Return the members of an ensemble."""
     rows = [
         (
@@ -149,10 +149,10 @@ def _members(members: Sequence[Mapping[str, Any]]) -> Table:
         )
         for member in members
     ]
-    return Table(("Model", "Trial", "Weight", "Trees or rounds", "Parameters"), rows)
+    return TableData(("Model", "Trial", "Weight", "Trees or rounds", "Parameters"), rows)
 
 
-def _sizes(sizes: Mapping[str, Any] | None, heads: tuple[str, str]) -> Table | None:
+def _sizes(sizes: Mapping[str, Any] | None, heads: tuple[str, str]) -> TableData | None:
     """Return the sizes of two models: ``before`` and ``after``."""
     if sizes is None:
         return None
@@ -161,11 +161,11 @@ def _sizes(sizes: Mapping[str, Any] | None, heads: tuple[str, str]) -> Table | N
         (label, *(_number(size[key]) if key in MEASURED else f"{size[key]:,}" for size in (before, after)))
         for key, label in SIZES.items()
     ]
-    return Table(("", *heads), rows)
+    return TableData(("", *heads), rows)
 
 
-def _table(rows: Mapping[str, object]) -> Table:
-    return Table(("", ""), [(name, str(value)) for name, value in rows.items()])
+def _table(rows: Mapping[str, object]) -> TableData:
+    return TableData(("", ""), [(name, str(value)) for name, value in rows.items()])
 
 
 def _most_important(encoder: Encoder, result: Mapping[str, Any]) -> Sequence[Feature]:

@@ -24,7 +24,7 @@ from dmls_core.web.services import estimates, stored_schema, submissions
 from dmls_core.web.services.estimates import Estimate
 from dmls_core.web.services.submissions import (
     CheckedSpec,
-    DataFiles,
+    DataFileList,
     InferredSchema,
     StartedUpload,
     SubmissionState,
@@ -143,7 +143,7 @@ def check_spec(body: SpecToml) -> CheckedSpec:
 @router.get("/drops/{team}", summary="List data files in S3")
 def list_data_files(
     user: Caller, team: Annotated[str, Path(pattern=NAME, description="Team that owns the jobs.")]
-) -> DataFiles:
+) -> DataFileList:
     """Return the data files in the folders of those of a team's jobs that the caller may submit to."""
     return submissions.list_data_files(user, team)
 

@@ -36,7 +36,7 @@ class Estimate(BaseModel):
 def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
     """Estimate a run on a data file in a job's folder; raises as ``estimate``."""
     from dmls_core.data.formats.thinning import thin_text
-    from dmls_core.intake.schema_inference import HEAD, WHOLE, read_places
+    from dmls_core.intake.schema_inference import HEAD, WHOLE, read_chunks
     from dmls_core.intake.schema_inference.parquet_sample import SECONDS, write_rows
     from dmls_core.models import load_spec
 
@@ -51,7 +51,7 @@ def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
     if size <= WHOLE:
         return estimate(toml, file, read(0, size), size)
     if is_plain_text(file):
-        return estimate(toml, file, read_places(file, size, read), size)
+        return estimate(toml, file, read_chunks(file, size, read), size)
     with tempfile.TemporaryDirectory() as folder:
         copied = copy_part(store, key, Path(folder) / file, size)
         file_type = file_format(file)

@@ -35,7 +35,7 @@ def infer_stored_schema(team: str, name: str, file: str, data: Data | None = Non
         infer_file_schema,
         infer_footer_schema,
         infer_part_schema,
-        read_places,
+        read_chunks,
     )
 
     if problems := check_data_name(file):
@@ -47,7 +47,7 @@ def infer_stored_schema(team: str, name: str, file: str, data: Data | None = Non
 
     size, keys = store.read(key, limit=0)[1].size, data.reading if data else None
     if is_plain_text(file):
-        return infer_schema(file, read_places(file, size, read), size, data)
+        return infer_schema(file, read_chunks(file, size, read), size, data)
     if size > COPIED and file_format(file).has_footer:
         return as_schema(infer_footer_schema(file, read_footer(size, read), size, keys))
     with TemporaryDirectory(prefix="dmls-schema-") as folder:

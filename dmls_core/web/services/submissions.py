@@ -44,7 +44,7 @@ FLOAT = "float"
 NEXT_RUNS = 5
 
 
-class Relation(BaseModel):
+class ColumnRelation(BaseModel):
     """A column that determines another one in every row of the sample."""
 
     column: str
@@ -61,7 +61,7 @@ class InferredSchema(BaseModel):
     target: str = Field(description="Most likely target.")
     certain: bool = Field(description="Whether its name and position leave no doubt.")
     likely: list[str] = Field(description="Likely targets, the most likely first.")
-    relations: list[Relation] = Field(description="Columns of the sample that give others away.")
+    relations: list[ColumnRelation] = Field(description="Columns of the sample that give others away.")
     task: Literal["classification", "regression"]
     document: dict[str, Any] = Field(description="A spec to start with, as an object.")
     toml: str = Field(description="The same spec as TOML.")
@@ -111,7 +111,7 @@ class DataFile(BaseModel):
     modified: str
 
 
-class DataFiles(BaseModel):
+class DataFileList(BaseModel):
     """Data files of a team's jobs, latest first."""
 
     files: list[DataFile]
@@ -200,7 +200,7 @@ def as_schema(found: dict[str, Any]) -> InferredSchema:
     )
 
 
-def list_data_files(user: User, team: str) -> DataFiles:
+def list_data_files(user: User, team: str) -> DataFileList:
     """Return the data files of a team's jobs that the user may submit to, latest first."""
     found, allowed = [], {}
     for info in islice(open_store().list(layout.incoming_folder(team, "")), MAX_SCANNED):
@@ -213,7 +213,7 @@ def list_data_files(user: User, team: str) -> DataFiles:
         if allowed[entry.job]:
             found.append((entry, info))
     found.sort(key=lambda pair: pair[1].modified, reverse=True)
-    return DataFiles(
+    return DataFileList(
         files=[
             DataFile(
                 team=team,
@@ -240,7 +240,7 @@ def write_spec(document: Mapping[str, Any], columns: list[str]) -> CheckedSpec:
 
 def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
     """Return the errors that admission would find in a spec, each with its line, column, and a hint."""
-    from dmls_core.data.formats.csv_dialect import Row
+    from dmls_core.data.formats.csv_dialect import CsvRow
     from dmls_core.intake.csv_check import check_columns
     from dmls_core.models import load_spec
 
@@ -249,7 +249,7 @@ def check_spec(toml: str, columns: list[str]) -> CheckedSpec:
     source = toml.encode()
     try:
         spec = load_spec(source)
-        problems = tuple(check_columns("the data", Row(1, columns), spec)) if columns else ()
+        problems = tuple(check_columns("the data", CsvRow(1, columns), spec)) if columns else ()
     except UserError as error:
         problems = error.issues
     document = _document(source)

@@ -10,6 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from dmls_core import extensions
+from dmls_core.data.formats import Format, names
 from dmls_core.data.snapshot import SnapshotWriter, write_snapshot
 from dmls_core.errors import DataError
 from dmls_core.store import open_store
@@ -70,6 +72,48 @@ def test_texts_have_types_by_all_of_their_rows(tmp_path: Path) -> None:
     assert found["t"].to_list() == ["red", None, "7"]
     assert found["n"].to_list() == [1, None, 3]
     assert found["dt"].to_list() == ["2026-01-05"] * 3
+
+
+class PairsFormat(Format):
+    """A plug-in's text of pairs, converted to Parquet, or to CSV if it says so."""
+
+    name, title, suffixes = "pairs", "a list of pairs", (".pairs",)
+
+    def detect(self, _head):
+        return None
+
+    def convert(self, path, _data, target):
+        first, *lines = path.read_text().splitlines()
+        frame = pl.DataFrame(
+            [tuple(line.split("=")) for line in lines], schema=["key", "value"], orient="row"
+        )
+        frame = frame.with_columns(pl.col("value").cast(pl.Float64))
+        frame.write_csv(target) if first == "csv" else frame.write_parquet(target)
+
+
+@pytest.fixture
+def pairs_format(monkeypatch: pytest.MonkeyPatch):
+    def clear() -> None:
+        for cached in (names.formats, names.load_format, names._by_suffix):
+            cached.cache_clear()
+
+    load, listed = extensions.load, extensions.names
+    monkeypatch.setattr(
+        extensions, "load", lambda group, name: PairsFormat if name == "pairs" else load(group, name)
+    )
+    monkeypatch.setattr(extensions, "names", lambda group: (*listed(group), "pairs"))
+    clear()
+    yield
+    clear()
+
+
+@pytest.mark.usefixtures("pairs_format")
+@pytest.mark.parametrize("converted_to", ["csv", "parquet"])
+def test_formats_of_plug_ins_may_convert_to_csv_or_parquet(tmp_path: Path, converted_to: str) -> None:
+    (tmp_path / "a.pairs").write_text(f"{converted_to}\nred=1\nblue=2.5\n")
+    (tmp_path / "b.csv").write_text("key,value\ngreen,3\n")
+    joined_rows = joined(tmp_path, tmp_path / "a.pairs", tmp_path / "b.csv")
+    assert joined_rows.to_dict(as_series=False) == {"key": ["red", "blue", "green"], "value": [1.0, 2.5, 3.0]}
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from base64 import b64encode
 
 import pytest
 
-from dmls_core.html import Matrix, Table, create_environment, formats
+from dmls_core.html import Matrix, TableData, create_environment, formats
 
 
 @pytest.fixture
@@ -44,14 +44,16 @@ def test_the_policy_allows_the_scripts_of_the_page_by_hash(tmp_path, monkeypatch
 
 
 def test_a_table_aligns_numbers_and_escapes_texts(render):
-    table = Table(["name", "value", "note"], [["a<b", 1234, None], ["c", None, formats.Formatted("0.50")]])
+    table = TableData(
+        ["name", "value", "note"], [["a<b", 1234, None], ["c", None, formats.Formatted("0.50")]]
+    )
     html = render("{{ html.table(t) }}", t=table)
     assert '<td>a&lt;b</td><td class="n">1,234</td><td></td>' in html
     assert '<td>c</td><td></td><td class="n">0.50</td>' in html
 
 
 def test_a_table_without_header_has_row_headers(render):
-    html = render("{{ html.table(t) }}", t=Table(["", ""], [["a", True]], style="s", highlighted=0))
+    html = render("{{ html.table(t) }}", t=TableData(["", ""], [["a", True]], style="s", highlighted=0))
     assert '<table class="s">' in html
     assert '<tr class="best"><th scope="row">a</th><td>True</td></tr>' in html
     assert "<thead>" not in html

@@ -50,7 +50,7 @@ def test_an_unchanged_drop_is_left_alone(store: Store, monkeypatch: pytest.Monke
     monkeypatch.setattr(store, "put", None)
     again = admit(store, "growth", "iris")
     assert again == first
-    assert (first.known, again.known) == (False, True)
+    assert (first.unchanged, again.unchanged) == (False, True)
 
 
 def test_how_a_run_goes_is_not_forgotten_by_looking_again(store: Store) -> None:

@@ -129,12 +129,12 @@ def test_a_part_of_a_compressed_text(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(text.encode(), 1)[:-100_000])
 
     found = thin_text(str(path), "utf-8", str(target), 1 << 20, 60, True)
-    assert (found["whole"], span(found, 64 << 20, True)) == (False, "the first 64 MiB of the file")
+    assert (found["complete"], span(found, 64 << 20, True)) == (False, "the first 64 MiB of the file")
     with pytest.raises(DataError, match="damaged or incomplete"):
         thin_text(str(path), "utf-8", str(target), 1 << 20, 60, False)
 
     found = thin_text(str(path), "utf-8", str(target), 1 << 20, 0, False)
-    assert (found["whole"], found["lines"]) == (False, 0)
+    assert (found["complete"], found["lines"]) == (False, 0)
 
 
 def test_places_stay_few_and_know_their_lines(tmp_path: Path) -> None:

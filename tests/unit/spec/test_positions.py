@@ -94,7 +94,7 @@ def test_every_key_of_any_document_has_its_position(data: dict[str, Any], multil
 def _key_at(line: str) -> str:
     token = next(tokens(line))
     raw = line[token.start : token.end]
-    return raw.split(".")[0] if token.kind == "bare" else raw
+    return raw.split(".")[0] if token.type == "bare" else raw
 
 
 @given(st.text() | st.text(alphabet="[]{}=,.\"'\\ \n#a1", max_size=200))
@@ -108,4 +108,4 @@ def test_lines_and_columns_count_from_one(text: str) -> None:
     lines = Lines(text)
     for offset in range(len(text)):
         before = text[:offset]
-        assert lines.place(offset) == (before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+        assert lines.position(offset) == (before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)

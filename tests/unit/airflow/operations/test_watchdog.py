@@ -299,7 +299,7 @@ def test_after_a_damaged_record_is_deleted_the_submission_gets_a_new_version(sto
     store.put("incoming/lab/iris/data.csv", b"a,b,y\n" + b"1,2,x\n2,3,z\n" * 20)
     store.put("incoming/lab/iris/spec.toml", SPEC)
     first = admit(store, "lab", "iris").record
-    assert admit(store, "lab", "iris").known
+    assert admit(store, "lab", "iris").unchanged
     store.delete("registry/jobs/lab/iris.json")
     again = admit(store, "lab", "iris")
     assert again.state == "accepted"

@@ -178,7 +178,7 @@ def test_the_text_is_cut_at_a_row(tmp_path: Path) -> None:
     path = workbook(tmp_path / "d.xlsx", {"Data": [["a", "y"], [], *([n, "u"] for n in range(5_000))]})
     found = write_sheet(path, None, tmp_path / "out", head=1_000)
     text = (tmp_path / "out").read_text()
-    assert not found.whole
+    assert not found.complete
     assert text.startswith("a,y\n\n0,u\n")
     assert text.endswith(",u\n")
     assert text.count("\n") == found.lines

@@ -257,12 +257,12 @@ def test_metadata_at_an_address_cannot_choose_the_code_that_reads_its_files(tmp_
 def test_metadata_cannot_name_files_of_the_worker_or_of_another_store(place):
     from types import SimpleNamespace
 
-    from dmls_core.data.lake.iceberg import _check_places
+    from dmls_core.data.lake.iceberg import _check_stores
 
     table = SimpleNamespace(metadata_location="s3://lake/orders/metadata/v1.metadata.json")
-    _check_places(table, ["s3://lake/a.parquet", "s3a://lake/b.parquet"])
+    _check_stores(table, ["s3://lake/a.parquet", "s3a://lake/b.parquet"])
     with pytest.raises(DataError, match=f"not in the object store of its metadata .found {place}"):
-        _check_places(table, ["s3://lake/a.parquet", place])
+        _check_stores(table, ["s3://lake/a.parquet", place])
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):

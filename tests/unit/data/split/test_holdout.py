@@ -43,7 +43,7 @@ def write(folder: Path, suffix: str = ".csv", **changes: list) -> Path:
 
 def held(path: Path, spec: Spec) -> Holdout:
     table = read_table([path], spec.columns, spec.task)
-    return hold_out(table, read_row_roles([path], spec, table.kept), spec)
+    return hold_out(table, read_row_roles([path], spec, table.row_mask), spec)
 
 
 TIME = 'time = "when"'
@@ -107,7 +107,7 @@ def test_a_table_on_disk_is_split_like_one_in_memory(tmp_path):
     for columns, evaluation in ((TIME, BY_TIME), (GROUP, ""), ("", "group_duplicates = true")):
         spec = spec_of(columns, evaluation)
         stored = store_table([path], spec.columns, spec.task, tmp_path / (columns or "same"))
-        own = hold_out(stored, read_row_roles([path], spec, stored.kept), spec)
+        own = hold_out(stored, read_row_roles([path], spec, stored.row_mask), spec)
         other = held(path, spec)
         assert (own.train == other.train).all()
         assert (own.test == other.test).all()
@@ -133,7 +133,7 @@ def test_rows_in_the_order_of_a_date_are_not_silently_split_at_random(
     spec = load_spec(f'model = "random-forest-classifier"\n[columns]\n{text}\n'.encode())
     table = read_table([path], spec.columns, spec.task)
 
-    found = order_warning(table, read_row_roles([path], spec, table.kept))
+    found = order_warning(table, read_row_roles([path], spec, table.row_mask))
 
     assert bool(found) is warns
     assert ('time = "when"' in found) is warns

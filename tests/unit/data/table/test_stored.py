@@ -56,7 +56,7 @@ def test_table_is_that_of_read_table(frame, form, task, tmp_path):
     assert isinstance(stored.matrix, np.memmap)
     assert np.array_equal(stored.matrix, table.matrix, equal_nan=True)
     assert np.array_equal(stored.target, table.target)
-    assert np.array_equal(stored.kept, table.kept)
+    assert np.array_equal(stored.row_mask, table.row_mask)
     for name in ("columns", "labels", "warnings", "heights"):
         assert getattr(stored, name) == getattr(table, name)
 

@@ -30,8 +30,8 @@ def _checked(tmp_path, content=CONTENT, task="classification", expectations=None
     )
     table = gather_facts(spec, paths, DataLimits())
     found = plan_expectations(spec, table)
-    assert len({(item.column, item.kind) for item in found}) == len(found)
-    return {(item.column, item.kind): (item, check(item, table)) for item in found}
+    assert len({(item.column, item.expectation_type) for item in found}) == len(found)
+    return {(item.column, item.expectation_type): (item, check(item, table)) for item in found}
 
 
 def _plan(*args, **options):
@@ -40,7 +40,7 @@ def _plan(*args, **options):
 
 def _failed(*args, **options):
     return {
-        key: result.describe(item.kind)
+        key: result.describe(item.expectation_type)
         for key, (item, result) in _checked(*args, **options).items()
         if not result.success
     }
