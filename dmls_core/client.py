@@ -145,7 +145,9 @@ def _read(rows: Any) -> tuple[list[str], Iterable[Sequence[Any]]]:  # noqa: ANN4
     names = list(rows[0]) if rows else []
     for number, row in enumerate(rows, 1):
         if row.keys() != rows[0].keys():
-            raise DataError(f"row {number} has other columns than row 1: {', '.join(map(str, row))}")
+            raise DataError(
+                f"the columns of row {number} differ from those of row 1: {', '.join(map(str, row))}"
+            )
     return [str(name) for name in names], ([row[name] for name in names] for row in rows)
 
 

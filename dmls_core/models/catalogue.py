@@ -98,24 +98,29 @@ def _models() -> dict[str, ModelDefinition]:
 
     Raise ``PlatformError`` if engines define a model differently, or an engine cannot be loaded.
     """
-    found: dict[str, ModelDefinition] = {}
+    models: dict[str, ModelDefinition] = {}
     for device, name in sorted(_engines()):
         engine = _engines()[device, name]
-        own = next(model for model in engine.models if model.name == name)
-        if name not in found:
-            found[name] = replace(
-                own, engines=(device,), metrics=metrics_of(own.task), default_metric=DEFAULT_METRICS[own.task]
+        definition = next(model for model in engine.models if model.name == name)
+        if name not in models:
+            models[name] = replace(
+                definition,
+                engines=(device,),
+                metrics=metrics_of(definition.task),
+                default_metric=DEFAULT_METRICS[definition.task],
             )
             continue
-        known = found[name]
-        same = replace(own, engines=known.engines, metrics=known.metrics, default_metric=known.default_metric)
-        if same != known:
-            other = _engines()[known.engines[0], name]
+        first = models[name]
+        same = replace(
+            definition, engines=first.engines, metrics=first.metrics, default_metric=first.default_metric
+        )
+        if same != first:
+            other = _engines()[first.engines[0], name]
             raise PlatformError(
                 f"{_origin(other.name)} and {_origin(engine.name)} define the model {name} differently"
             )
-        found[name] = replace(known, engines=(*known.engines, device))
-    return dict(sorted(found.items(), key=lambda item: (not item[0].startswith("random-forest"), item[0])))
+        models[name] = replace(first, engines=(*first.engines, device))
+    return dict(sorted(models.items(), key=lambda item: (not item[0].startswith("random-forest"), item[0])))
 
 
 CATALOGUE: Mapping[str, ModelDefinition] = extensions.LazyMapping(_models)

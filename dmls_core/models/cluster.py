@@ -125,7 +125,7 @@ class Cluster:
         self._client = client
         self._note = note
         self._calls: list[Future] = []
-        self._kept: dict[str, tuple[int, list[Future]]] = {}
+        self._cached: dict[str, tuple[int, list[Future]]] = {}
         self._choose_workers()
 
     def retried(self, attempt: Callable[[], _T]) -> _T:
@@ -181,7 +181,7 @@ class Cluster:
         return results
 
     async def _gather(self, futures: Sequence[Future]) -> list[Any]:
-        """Fetch results; Dask would wait for ever for those of a worker that was lost meanwhile."""
+        """Fetch results; fail if a worker was lost (Dask would hang)."""
         fetching = asyncio.ensure_future(self._client.gather(list(futures), asynchronous=True))
         try:
             while not (await asyncio.wait({fetching}, timeout=POLL_SECONDS))[0]:
@@ -212,21 +212,21 @@ class Cluster:
             if ended:
                 self._calls = []
                 return
-            # A call to a lost worker would wait for ever.
+            # A call to a lost worker would hang.
             if not set(self.workers) <= set(self._reported()):
                 raise ConnectionError("a node was lost")
 
-    def kept(self, name: str, make: Callable[[Cluster], list[Future]]) -> list[Future]:
-        """Return what ``make`` has made on the workers; make it again after they have changed."""
-        generation, values = self._kept.get(name, (0, []))
+    def cached(self, name: str, make: Callable[[Cluster], list[Future]]) -> list[Future]:
+        """Return what ``make`` built on the workers; build it again after they have changed."""
+        generation, values = self._cached.get(name, (0, []))
         if generation != self.generation:
-            self._kept.pop(name, None)
+            self._cached.pop(name, None)
             values = make(self)
-            self._kept[name] = self.generation, values
+            self._cached[name] = self.generation, values
         return values
 
     def _end_calls(self, lost: set[str]) -> bool:
-        """End calls that wait for another node for ever, as LightGBM's do, by a restart of their workers.
+        """End calls that hang while they wait for another node, as LightGBM's do: restart their workers.
 
         Return whether there were any.
         """

@@ -184,8 +184,8 @@ def _check_available(spec: Spec, issues: IssueCollector) -> None:
 
 
 def _check_retrain(spec: Spec, issues: IssueCollector) -> None:
-    own = spec.chosen_by_run or spec.data.source is not None
-    if spec.drift and spec.drift.action == "retrain" and not own:
+    new_data = spec.chosen_by_run or spec.data.source is not None
+    if spec.drift and spec.drift.action == "retrain" and not new_data:
         issues.add(
             ("drift", "action"),
             "would train on the same data again: the job's data stays the same until it is uploaded again",
@@ -210,12 +210,12 @@ def _check_weight(spec: Spec, issues: IssueCollector) -> None:
     if spec.columns.weight is None:
         return
     if not METRICS[spec.search.metric].weighted:
-        known = [name for name, metric in metrics_of(spec.task).items() if metric.weighted]
+        weighted = [name for name, metric in metrics_of(spec.task).items() if metric.weighted]
         issues.add(
             ("search", "metric"),
             "does not support [columns] weight",
             found=spec.search.metric,
-            expected=", ".join(known),
+            expected=", ".join(weighted),
         )
     for search in spec.models if spec.resources.engine == "auto" else ():
         if not any(

@@ -170,12 +170,12 @@ def _mean_over_classes(function: Function) -> Function:
 
         classes = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
         member = {code: truth == code for code in classes}
-        found = [
+        scores = [
             function(rows, probabilities[:, code], weights)
             for code, rows in member.items()
             if rows.any() and not rows.all()
         ]
-        return float(np.mean(found)) if found else float("nan")
+        return float(np.mean(scores)) if scores else float("nan")
 
     return mean
 
@@ -220,11 +220,11 @@ def _rank_auc(member: NDArray[np.bool_], score: NDArray[Any], weights: Weights =
 
     if weights is not None:
         return _sklearn("roc_auc_score")(member, score, weights)
-    _, places, counts = np.unique(score, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
-    found = int(member.sum())
-    pairs = found * (len(member) - found)
-    return float((ranks[member].sum() - found * (found + 1) / 2) / pairs)
+    _, positions, counts = np.unique(score, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[positions]
+    members = int(member.sum())
+    pairs = members * (len(member) - members)
+    return float((ranks[member].sum() - members * (members + 1) / 2) / pairs)
 
 
 def _r2(truth: NDArray[Any], values: NDArray[Any], weights: Weights = None) -> float:

@@ -61,7 +61,7 @@ def _fields(accessor: Any, outputs: int) -> dict[str, NDArray[Any]]:  # noqa: AN
     leaf = left < 0
     if not (field("cmp")[~leaf] == _AT_MOST).all():
         raise ValueError("the trees have tests other than value <= threshold")
-    own = np.arange(len(left))
+    itself = np.arange(len(left))
     values = np.zeros((len(left), outputs))
     if len(vectors := field("leaf_vector")):
         starts = field("leaf_vector_begin")[leaf].astype(np.int64)
@@ -78,7 +78,7 @@ def _fields(accessor: Any, outputs: int) -> dict[str, NDArray[Any]]:  # noqa: AN
         "features": np.where(leaf, 0, field("split_index")).astype(np.int64),
         "thresholds": field("threshold").copy(),
         "missing_left": field("default_left").astype(bool),
-        "children": np.stack([np.where(leaf, own, left), np.where(leaf, own, right)], axis=1),
+        "children": np.stack([np.where(leaf, itself, left), np.where(leaf, itself, right)], axis=1),
         "values": values,
         "rows": rows,
         "weights": weights.astype(np.float64),

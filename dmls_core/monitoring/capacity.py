@@ -158,9 +158,9 @@ def plan_capacity(
     least = min((run.peak_bytes for run in history if run.peak_bytes), default=0)
     pools = []
     for device, count in slots.items():
-        own = [run for run in history if run.device == device]
-        if count or own:
-            arrivals = list(_arrivals(own, begin, period, jobs, rows, fixed))
+        device_runs = [run for run in history if run.device == device]
+        if count or device_runs:
+            arrivals = list(_arrivals(device_runs, begin, period, jobs, rows, fixed))
             pools.append(_plan_pool(device, count, arrivals, days))
     prices: dict[Device, str] = {"cpu": hourly_price, "gpu": gpu_hourly_price or hourly_price}
     costs = [pool.slot_hours * float(prices[pool.device].split()[0]) for pool in pools if prices[pool.device]]
@@ -200,11 +200,11 @@ def _arrivals(
     history: Sequence[PastRun], begin: datetime, period: timedelta, jobs: float, rows: float, fixed: float
 ) -> Iterable[Arrival]:
     """Yield the runs and their copies; the first copy of a job has its times, others start on other days."""
-    whole = int(jobs)
+    full_copies = int(jobs)
     for job, runs in _by_job(history).items():
         # One generator a job: the copies of a job are the same in plans for more jobs.
         draw = random.Random(job)  # noqa: S311 - no secret
-        copies = whole + (draw.random() < jobs - whole)
+        copies = full_copies + (draw.random() < jobs - full_copies)
         for copy in range(copies):
             shift = _shift(draw, period) if copy else timedelta()
             for run in runs:
@@ -213,10 +213,10 @@ def _arrivals(
 
 
 def _by_job(history: Iterable[PastRun]) -> dict[str, list[PastRun]]:
-    found: dict[str, list[PastRun]] = {}
+    runs: dict[str, list[PastRun]] = {}
     for run in history:
-        found.setdefault(run.job, []).append(run)
-    return found
+        runs.setdefault(run.job, []).append(run)
+    return runs
 
 
 def _shift(draw: random.Random, period: timedelta) -> timedelta:

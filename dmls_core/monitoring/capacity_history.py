@@ -65,8 +65,8 @@ def read_history(store: Store, days: int = DAYS) -> History:
     recent.sort(key=lambda item: item[1].finished or since)
     specs = _Specs(store)
     with ThreadPoolExecutor(THREADS) as threads:
-        found = threads.map(lambda item: _read_run(store, specs, *item), recent[-MAX_RUNS:])
-        runs = [run for run in found if run]
+        past_runs = threads.map(lambda item: _read_run(store, specs, *item), recent[-MAX_RUNS:])
+        runs = [run for run in past_runs if run]
     return History(runs, _served_bytes(store, folders), end, read_requests(store, since))
 
 
@@ -96,15 +96,15 @@ class _Specs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, int] = {}
+        self._trainers: dict[str, int] = {}
 
     def trainers(self, folder: _Folder, sha256: str) -> int:
         """Return the trainers that a run asked for; 1 for ``auto``, whose helpers use idle slots."""
         if folder.spec:
             return _workers(json.loads(self._store.get(folder.spec)))
-        if sha256 not in self._known:
-            self._known[sha256] = _workers(Registry(self._store).spec(sha256))
-        return self._known[sha256]
+        if sha256 not in self._trainers:
+            self._trainers[sha256] = _workers(Registry(self._store).spec(sha256))
+        return self._trainers[sha256]
 
 
 def _workers(spec: dict[str, Any]) -> int:

@@ -166,11 +166,11 @@ class DriftResult:
         )
         return cls(**{**data, "columns": tuple(columns)})
 
-    def as_json(self, **about: str) -> dict[str, Any]:
-        """Return the content of ``drift.json``; ``about`` adds keys such as ``team`` and ``run_key``."""
+    def as_json(self, **context: str) -> dict[str, Any]:
+        """Return the content of ``drift.json``; ``context`` adds keys such as ``team`` and ``run_key``."""
         return {
             "schema": SCHEMA,
-            **about,
+            **context,
             "verdict": self.verdict,
             "message": self.summary,
             "rows": self.rows,
@@ -271,12 +271,12 @@ def merged_bins(old: ProfileColumn, new: ProfileColumn) -> tuple[Counts, Counts]
     together = int((expected < MIN_COUNT).sum())
     while 0 < together < len(order) and expected[order[:together]].sum() < MIN_COUNT:
         together += 1
-    rare, kept = order[:together], order[together:]
-    found = [
-        np.array([*counts[kept], counts[rare].sum(), column.other, column.missing])
+    rare, common = order[:together], order[together:]
+    merged = [
+        np.array([*counts[common], counts[rare].sum(), column.other, column.missing])
         for counts, column in ((before, old), (after, new))
     ]
-    return found[0], found[1]
+    return merged[0], merged[1]
 
 
 def stability_index(before: Counts, after: Counts) -> float:
@@ -289,7 +289,7 @@ def stability_index(before: Counts, after: Counts) -> float:
     return float(np.sum((q - p) * np.log(q / p)))
 
 
-def same_distribution(before: Counts, after: Counts, kind: Kind) -> float:
+def same_distribution(before: Counts, after: Counts, column_kind: Kind) -> float:
     """Return the p-value of the hypothesis that both are samples of one distribution.
 
     The counts are those of ``merged_bins``. By construction the baseline has no number outside its own range.
@@ -306,7 +306,7 @@ def same_distribution(before: Counts, after: Counts, kind: Kind) -> float:
     for special in (OUTSIDE, MISSING):
         if before[special] + after[special]:
             table = [[counts[special], counts.sum() - counts[special]] for counts in (before, after)]
-            ways = 1 + after[special] if special == OUTSIDE and kind == "number" else 1
+            ways = 1 + after[special] if special == OUTSIDE and column_kind == "number" else 1
             p_values.append(ways * fisher_exact(table).pvalue)
     return float(min(1.0, len(p_values) * min(p_values))) if p_values else 1.0
 

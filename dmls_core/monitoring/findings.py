@@ -96,10 +96,10 @@ def _publish_labels(
     if labels.page and headline is not None:
         log.info("%s: %s", job, labels.message)
         count(store, job.team, job.name, "decay_checks")
-        for found in labels.evaluations:
-            if found.decay.score is not None:
-                tags = {DECAY_TAG: found.summary[:TAG_LENGTH], DECAY_CHECKED_TAG: now()}
-                tag_version(mlflow_uri, layout.model_name(job.team, job.name), found.version, tags)
+        for evaluation in labels.evaluations:
+            if evaluation.decay.score is not None:
+                tags = {DECAY_TAG: evaluation.summary[:TAG_LENGTH], DECAY_CHECKED_TAG: now()}
+                tag_version(mlflow_uri, layout.model_name(job.team, job.name), evaluation.version, tags)
         if headline.decayed:
             count(store, job.team, job.name, "decays")
             notify(owner, "decayed", str(job), labels.message, {"labels": labels.page})

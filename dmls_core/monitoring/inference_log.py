@@ -95,13 +95,13 @@ def read_cursor(store: Store, team: str, job: str) -> RequestCursor:
 
 def list_requests(store: Store) -> dict[tuple[str, str], list[ObjectInfo]]:
     """Return every job's files of logged requests, by team and job."""
-    found: dict[tuple[str, str], list[ObjectInfo]] = {}
+    files: dict[tuple[str, str], list[ObjectInfo]] = {}
     for info in store.list(layout.INFERENCE):
         team, _, rest = info.key.removeprefix(layout.INFERENCE).partition("/")
         job, _, file = rest.partition("/")
         if file.endswith(SUFFIX) and layout.is_name(team) and layout.is_name(job):
-            found.setdefault((team, job), []).append(info)
-    return found
+            files.setdefault((team, job), []).append(info)
+    return files
 
 
 def new_requests(files: Iterable[ObjectInfo], cursor: RequestCursor) -> list[ObjectInfo]:
@@ -242,19 +242,19 @@ def _frame(entry: dict[str, Any]) -> pl.DataFrame:
     }
     rows, outputs, labels = entry["rows"], entry["outputs"], entry["labels"]
     at = datetime.fromtimestamp(entry["time"], UTC)
-    own = {
+    log_columns = {
         "request_id": pl.Series([entry["id"]] * len(rows), dtype=pl.String),
         "row": pl.Series(rows, dtype=pl.Int32),
         "time": pl.Series([at] * len(rows), dtype=pl.Datetime("us", "UTC")),
         "version": pl.Series([entry["version"]] * len(rows), dtype=pl.Int64),
     }
-    own["prediction"] = _predictions(outputs, labels)
+    log_columns["prediction"] = _predictions(outputs, labels)
     for position, label in enumerate(labels or ()):
-        own[f"probability.{label}"] = pl.Series([row[position] for row in outputs], dtype=pl.Float32)
+        log_columns[f"probability.{label}"] = pl.Series([row[position] for row in outputs], dtype=pl.Float32)
     if "shadow_version" in entry:
-        own["challenger_version"] = pl.Series([entry["shadow_version"]] * len(rows), dtype=pl.Int64)
-        own["challenger_prediction"] = _predictions(entry["shadow_outputs"], entry["shadow_labels"])
-    return pl.DataFrame(columns | {COLUMN_PREFIX + name: series for name, series in own.items()})
+        log_columns["challenger_version"] = pl.Series([entry["shadow_version"]] * len(rows), dtype=pl.Int64)
+        log_columns["challenger_prediction"] = _predictions(entry["shadow_outputs"], entry["shadow_labels"])
+    return pl.DataFrame(columns | {COLUMN_PREFIX + name: series for name, series in log_columns.items()})
 
 
 def _predictions(outputs: list[list[float]], labels: list[str] | None) -> pl.Series:

@@ -35,12 +35,12 @@ class MonitoredJob:
         return replace(base, memory=max(base.memory, memory))
 
 
-def monitored_jobs(store: Store, known: Iterable[KnownJob] = ()) -> list[MonitoredJob]:
+def monitored_jobs(store: Store, cached_jobs: Iterable[KnownJob] = ()) -> list[MonitoredJob]:
     """Return the active jobs with ``[drift]`` in their specs."""
-    registry, known = Registry(store), list(known)
-    cache = cached(record for record, _ in known)
+    registry, cached_jobs = Registry(store), list(cached_jobs)
+    cache = cached(record for record, _ in cached_jobs)
     records = [record for record in registry.jobs(cache) if record.state == "active"]
-    specs = {record.spec_sha256: spec for record, spec in known}
+    specs = {record.spec_sha256: spec for record, spec in cached_jobs}
     shas = sorted({record.spec_sha256 for record in records} - specs.keys())
     with ThreadPoolExecutor(THREADS) as threads:
         specs.update(zip(shas, threads.map(registry.spec, shas), strict=True))

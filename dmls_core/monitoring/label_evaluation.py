@@ -69,14 +69,14 @@ class VersionEvaluation:
 
     def as_json(self) -> dict[str, Any]:
         """Return the version's entry in ``decay.json``."""
-        about = {"version": self.version, "run_key": self.run_key, "champion": self.champion}
-        return {**about, **self.decay.as_json()}
+        identity = {"version": self.version, "run_key": self.run_key, "champion": self.champion}
+        return {**identity, **self.decay.as_json()}
 
     def history_entry(self, at: str) -> dict[str, Any]:
         """Return the version's entry in the history of ``labels.json``."""
-        kept = ("verdict", "metric", "rows", "score", "interval", "trained_score")
-        found = self.decay.as_json()
-        return {"at": at, "version": self.version, **{key: found[key] for key in kept}}
+        fields = ("verdict", "metric", "rows", "score", "interval", "trained_score")
+        decay = self.decay.as_json()
+        return {"at": at, "version": self.version, **{key: decay[key] for key in fields}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,14 @@ class LabelCheck:
     @property
     def decayed_champion(self) -> str:
         """Run key of the champion if it has decayed, otherwise empty."""
-        return next((found.run_key for found in self.evaluations if found.champion and found.decayed), "")
+        return next(
+            (
+                evaluation.run_key
+                for evaluation in self.evaluations
+                if evaluation.champion and evaluation.decayed
+            ),
+            "",
+        )
 
 
 def check_labels(
@@ -211,7 +218,7 @@ def _evaluate(
             log.warning("version %s of %s in Triton is not evaluated: %s", version, model, error)
             return None
 
-    found = worker.call(
+    outcome = worker.call(
         sandboxed.evaluate_versions,
         list(files),
         limits=job.limits(worker.limits),
@@ -219,12 +226,12 @@ def _evaluate(
         file="logged requests",
         reply=reply,
     )
-    counts = LabelCounts(found["labels"], found["matched"], found["several"], found["ambiguous"])
+    counts = LabelCounts(outcome["labels"], outcome["matched"], outcome["several"], outcome["ambiguous"])
     evaluations = [
         VersionEvaluation(
             served[version].version, served[version].run_key, champion=False, decay=Decay.from_json(decay)
         )
-        for version, decay in found["evaluations"]
+        for version, decay in outcome["evaluations"]
     ]
     if not evaluations:
         return counts, ()
@@ -237,8 +244,8 @@ def _evaluate(
 
 def _ranked(evaluations: Sequence[VersionEvaluation]) -> list[VersionEvaluation]:
     """Return the versions that have a score; decayed versions and the champion come first."""
-    scored = [found for found in evaluations if found.decay.score is not None]
-    return sorted(scored, key=lambda found: (not found.decayed, not found.champion))
+    scored = [evaluation for evaluation in evaluations if evaluation.decay.score is not None]
+    return sorted(scored, key=lambda evaluation: (not evaluation.decayed, not evaluation.champion))
 
 
 def _wait(
@@ -265,7 +272,7 @@ def _wait(
 def _too_few(counts: LabelCounts, evaluations: Sequence[VersionEvaluation]) -> str:
     """Return why no version has a score."""
     if evaluations:
-        return max(evaluations, key=lambda found: found.decay.rows).summary
+        return max(evaluations, key=lambda evaluation: evaluation.decay.rows).summary
     notes = _notes(counts, ()) or [
         (
             "the log of the latest requests may arrive later, and the labels are tried again for a day; "
@@ -283,7 +290,7 @@ def _notes(counts: LabelCounts, evaluations: Sequence[VersionEvaluation]) -> lis
         )
     if counts.ambiguous:
         notes.append(f"{counts.ambiguous:,} labels were left out: several requests share their request id")
-    if unknown := sum(found.decay.unknown for found in evaluations):
+    if unknown := sum(evaluation.decay.unknown for evaluation in evaluations):
         notes.append(f"{unknown:,} labels are of classes that the model does not know")
     return notes
 
@@ -303,7 +310,11 @@ def _write_results(
 
     headline, issues = _ranked(evaluations)[0], tuple(unread.values())
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    entries = [found.history_entry(at) for found in reversed(evaluations) if found.decay.score is not None]
+    entries = [
+        evaluation.history_entry(at)
+        for evaluation in reversed(evaluations)
+        if evaluation.decay.score is not None
+    ]
     state = LabelState(
         {**state.files, **{info.key: info.etag for info in new}}, history=[*state.history, *entries]
     )
@@ -317,7 +328,7 @@ def _write_results(
         "labels": counts.labels,
         "matched": counts.matched,
         "notes": [*_notes(counts, evaluations), *issues],
-        "versions": [found.as_json() for found in evaluations],
+        "versions": [evaluation.as_json() for evaluation in evaluations],
         "history": state.as_json()["history"],
     }
     files = {
@@ -326,10 +337,10 @@ def _write_results(
         "decay.json": json.dumps(document, indent=1, allow_nan=False).encode(),
     }
     folder = layout.monitor_folder(job.team, job.name)
-    own = f"labels-{content_id(new)}/"
-    for place in (own, layout.LABELS_FOLDER):
+    labels_folder = f"labels-{content_id(new)}/"
+    for subfolder in (labels_folder, layout.LABELS_FOLDER):
         for file, content in files.items():
-            store.put(f"{folder}{place}{file}", content)
+            store.put(f"{folder}{subfolder}{file}", content)
     store.put(decay_file(job.team, job.name), files["decay.prom"])
-    page = f"{store.url}/{folder}{own}decay.html"
+    page = f"{store.url}/{folder}{labels_folder}decay.html"
     return LabelCheck(state, headline.summary, evaluations, issues, page)

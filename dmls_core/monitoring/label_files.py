@@ -62,22 +62,22 @@ def state_key(team: str, job: str) -> str:
 def read_state(store: Store, team: str, job: str) -> LabelState:
     """Return what earlier monitor runs know about a job's labels."""
     try:
-        found = json.loads(store.get(state_key(team, job)))
+        state = json.loads(store.get(state_key(team, job)))
     except ObjectMissingError:
         return LabelState()
-    return LabelState(found["files"], found["tried"], found["waiting"], found["history"])
+    return LabelState(state["files"], state["tried"], state["waiting"], state["history"])
 
 
 def list_label_files(store: Store, team: str, job: str, path: str) -> list[ObjectInfo]:
     """Return a job's label files, oldest first; ``path`` is ``[data] labels`` of the spec."""
     folder, (prefix, expression) = layout.incoming_folder(team, job), parse_names(path)
-    found = []
+    files = []
     for info in store.list(folder + prefix):
         name = info.key.removeprefix(folder)
         ours = name.rpartition("/")[2].startswith((".", "_status.")) or name == layout.SPEC_FILE
         if expression.fullmatch(name) and not ours:
-            found.append(info)
-    return sorted(found, key=lambda info: (info.modified, info.key))
+            files.append(info)
+    return sorted(files, key=lambda info: (info.modified, info.key))
 
 
 def content_id(files: Iterable[ObjectInfo]) -> str:
@@ -94,21 +94,21 @@ def attempt_id(files: Sequence[ObjectInfo], logged: Sequence[ObjectInfo]) -> str
 
 def newest_within_limit(files: Sequence[ObjectInfo]) -> list[ObjectInfo]:
     """Return the newest files, at most ``MAX_BYTES`` together; input and result have the oldest first."""
-    kept: list[ObjectInfo] = []
+    newest: list[ObjectInfo] = []
     left = MAX_BYTES
     for info in reversed(files):
         left -= info.size
         if left < 0:
             break
-        kept.append(info)
-    return kept[::-1]
+        newest.append(info)
+    return newest[::-1]
 
 
 def download_label_file(store: Store, info: ObjectInfo, folder: Path, number: int) -> Path:
     """Copy a label file to its own folder, under its own name, which messages contain."""
-    own = folder / str(number)
-    own.mkdir()
-    path = own / info.key.rpartition("/")[2]
+    file_folder = folder / str(number)
+    file_folder.mkdir()
+    path = file_folder / info.key.rpartition("/")[2]
     store.download(info.key, path)
     return path
 

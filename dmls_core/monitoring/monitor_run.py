@@ -64,12 +64,16 @@ class MonitorRun:
 
 
 def run_monitor(
-    store: Store, mlflow_uri: str, notify: Notify, memory: int = MIN_MEMORY, known: Iterable[KnownJob] = ()
+    store: Store,
+    mlflow_uri: str,
+    notify: Notify,
+    memory: int = MIN_MEMORY,
+    cached_jobs: Iterable[KnownJob] = (),
 ) -> MonitorRun:
     """Compare new data of every monitored job; a failing job does not stop the others.
 
     The sandbox may allocate ``memory`` bytes, at least ``MIN_MEMORY``. ``notify`` notifies a job's owner.
-    Jobs in ``known`` are not read from the store, unless they have changed.
+    Jobs in ``cached_jobs`` are not read from the store, unless they have changed.
 
     Raises:
         StoreError: the jobs cannot be listed.
@@ -78,7 +82,7 @@ def run_monitor(
     run = MonitorRun()
     limits = Limits(memory=max(memory, MIN_MEMORY), seconds=TIMEOUT, cpu_seconds=0, threads=0)
     with Worker(limits) as worker:
-        for job in monitored_jobs(store, known):
+        for job in monitored_jobs(store, cached_jobs):
             if len(run.retrains) >= MAX_RETRAINS:
                 break
             files = logged.get((job.team, job.name), [])
@@ -214,7 +218,7 @@ def _compare(
 ) -> DriftResult:
     """Compare files with the baseline of a run's model, which is downloaded to their folder."""
     model = fetch_baseline(store, job.team, job.name, run_key, paths[0].parent)
-    found = worker.call(
+    fields = worker.call(
         sandboxed.compare_files,
         str(model),
         list(map(str, paths)),
@@ -224,7 +228,7 @@ def _compare(
         hint=sandboxed.HINT,
         file=source,
     )
-    return DriftResult.from_fields(found)
+    return DriftResult.from_fields(fields)
 
 
 def _retrain_run_id(job: MonitoredJob, drift: DriftResult, run_key: str) -> str:
@@ -242,15 +246,15 @@ def _write_results(
 ) -> str:
     """Write the files of a comparison; return the address of the page."""
     document = drift.as_json(team=job.team, job=job.name, run_key=run_key, source=source)
-    kind = "requests" if source == "requests" else "data"
+    data_source = "requests" if source == "requests" else "data"
     files = {
         "drift.html": drift_page(drift, f"{job}: {source}").encode(errors="replace"),
-        "drift.prom": drift_metrics(drift, job.team, job.name, kind).encode(),
+        "drift.prom": drift_metrics(drift, job.team, job.name, data_source).encode(),
         "drift.json": json.dumps(document, indent=1, allow_nan=False).encode(),
     }
     folder = layout.monitor_folder(job.team, job.name)
-    for place in (f"{name}/", layout.DRIFT_FOLDERS[kind]):
+    for subfolder in (f"{name}/", layout.DRIFT_FOLDERS[data_source]):
         for file, content in files.items():
-            store.put(f"{folder}{place}{file}", content)
-    store.put(drift_file(job.team, job.name, kind), files["drift.prom"])
+            store.put(f"{folder}{subfolder}{file}", content)
+    store.put(drift_file(job.team, job.name, data_source), files["drift.prom"])
     return f"{store.url}/{folder}{name}/drift.html"

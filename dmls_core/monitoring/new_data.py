@@ -111,12 +111,12 @@ class NewData:
         """Return the features ``names`` as a table; None if one is absent."""
         columns: list[TableColumn] = []
         parts: list[NDArray[np.floating]] = []
-        found = {column.name: column for column in self.values if column.role == "feature"}
+        features = {column.name: column for column in self.values if column.role == "feature"}
         dates = {date.name: (date, values) for date, values in self.dates}
         for name in names:
-            if name in found:
-                columns.append(TableColumn(name, found[name].texts))
-                parts.append(found[name].data[:, np.newaxis])
+            if name in features:
+                columns.append(TableColumn(name, features[name].texts))
+                parts.append(features[name].data[:, np.newaxis])
             elif name in dates:
                 date, values = dates[name]
                 columns += [TableColumn(name, date=date)] * len(date.columns)
@@ -140,13 +140,13 @@ def read_new_data(
     files = DataFiles(paths, None, limits or DataLimits.from_environment())
     # A date is read as a category is, but compared with nothing.
     as_columns = [ProfileColumn(date.name, "feature", "category", (), (), (), 0, 0, None) for date in dates]
-    wanted = [*(column for column in baseline.columns if column.role != "prediction"), *as_columns]
-    names = [_unique_names(source.names, source.path.name, wanted) for source in files.sources]
-    column_types = files.column_types([column.name for column in wanted])
+    requested = [*(column for column in baseline.columns if column.role != "prediction"), *as_columns]
+    names = [_unique_names(source.names, source.path.name, requested) for source in files.sources]
+    column_types = files.column_types([column.name for column in requested])
     present = [
         column
-        for column in wanted
-        if all(column.name in found for found in names) and column_types[column.name] != "unusable"
+        for column in requested
+        if all(column.name in file_names for file_names in names) and column_types[column.name] != "unusable"
     ]
     if not any(column.role == "feature" for column in present):
         raise DataError(
@@ -154,7 +154,7 @@ def read_new_data(
                 "the data contains no feature of the model",
                 file=paths[0].name,
                 found=", ".join(files.sources[0].names[:20]),
-                expected=", ".join([column.name for column in wanted if column.role == "feature"][:20]),
+                expected=", ".join([column.name for column in requested if column.role == "feature"][:20]),
                 hint="use the column names that the model was trained with",
             )
         )
@@ -174,8 +174,8 @@ def read_new_data(
 
 def _date_parts(series: pl.Series, date: DateFeature) -> NDArray[np.float32]:
     texts = series.cast(pl.String).to_list()
-    known = {text for text in set(texts) - {None} if is_date(text, date)}
-    return replace(date, fill=None).encode([text if text in known else None for text in texts])
+    valid = {text for text in set(texts) - {None} if is_date(text, date)}
+    return replace(date, fill=None).encode([text if text in valid else None for text in texts])
 
 
 def _without_unknown_targets(values: Values) -> Values:
@@ -183,9 +183,9 @@ def _without_unknown_targets(values: Values) -> Values:
     return replace(values, data=values.data[~np.isnan(values.data)]) if values.role == "target" else values
 
 
-def _unique_names(names: Sequence[str], file: str, wanted: Sequence[ProfileColumn]) -> set[str]:
+def _unique_names(names: Sequence[str], file: str, requested: Sequence[ProfileColumn]) -> set[str]:
     """Return the names of a file's columns; raise DataError if it repeats a column of the model."""
-    twice = [column.name for column in wanted if names.count(column.name) > 1]
+    twice = [column.name for column in requested if names.count(column.name) > 1]
     if twice:
         hint = "rename one of them"
         raise DataError(
@@ -232,5 +232,5 @@ def _numbers(series: pl.Series) -> NDArray[np.floating]:
 
 
 def _array(series: pl.Series) -> NDArray[np.floating]:
-    found: NDArray[np.floating] = series.fill_null(float("nan")).to_numpy()
-    return found
+    values: NDArray[np.floating] = series.fill_null(float("nan")).to_numpy()
+    return values

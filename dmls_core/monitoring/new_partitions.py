@@ -93,22 +93,22 @@ def list_new_periods(
         return []
     folder, pattern = layout.incoming_folder(team, job), parse_pattern(path)
     zone = (spec["schedule"] or {}).get("timezone", "UTC")
-    found = find_partitions(store.list(folder + pattern.prefix), folder, pattern, zone)
-    return [period for period in _periods(found) if period.end > after]
+    partitions = find_partitions(store.list(folder + pattern.prefix), folder, pattern, zone)
+    return [period for period in _periods(partitions) if period.end > after]
 
 
 def _periods(partitions: Iterable[Partition]) -> Iterable[PeriodFiles]:
-    for (_, end), files in groupby(partitions, key=lambda found: (found.start, found.end)):
-        yield PeriodFiles(tuple(found.file for found in files), _iso(end))
+    for (_, end), files in groupby(partitions, key=lambda partition: (partition.start, partition.end)):
+        yield PeriodFiles(tuple(partition.file for partition in files), _iso(end))
 
 
 def read_partition_cursor(store: Store, team: str, job: str) -> PartitionCursor:
     """Return the position up to which a job's partitions have been compared."""
     try:
-        found = json.loads(store.get(layout.monitor_folder(team, job) + STATE_FILE))
+        state = json.loads(store.get(layout.monitor_folder(team, job) + STATE_FILE))
     except ObjectMissingError:
         return PartitionCursor()
-    return PartitionCursor(found["until"], found["run_key"])
+    return PartitionCursor(state["until"], state["run_key"])
 
 
 def source_name(team: str, job: str, files: Sequence[ObjectInfo]) -> str:

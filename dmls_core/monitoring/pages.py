@@ -107,8 +107,8 @@ def _histograms(drift: ColumnDrift) -> dict[str, Any]:
 
 def _bar(x: int, share: float, style: str) -> dict[str, Any]:
     height = _BAR_HEIGHT * share
-    place = {"x": x, "y": f"{_BAR_HEIGHT - height:.1f}", "width": _BAR_WIDTH, "height": f"{height:.1f}"}
-    return {"style": style, **place}
+    position = {"x": x, "y": f"{_BAR_HEIGHT - height:.1f}", "width": _BAR_WIDTH, "height": f"{height:.1f}"}
+    return {"style": style, **position}
 
 
 def _score_plot(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

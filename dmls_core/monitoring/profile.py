@@ -230,8 +230,8 @@ def _number_summary(values: Values) -> ProfileColumn:
     if present.size:
         # The quantiles of NumPy's "inverted_cdf". Edges are values of the column: with few distinct values
         # each one ends its own bin.
-        places = np.ceil(present.size * _SHARES - 1).astype(np.int64).clip(0)
-        edges = np.unique(present[places])
+        positions = np.ceil(present.size * _SHARES - 1).astype(np.int64).clip(0)
+        edges = np.unique(present[positions])
         counts = np.diff(np.searchsorted(present, edges, side="right"), prepend=0)
     return ProfileColumn(
         name=values.name,
@@ -250,10 +250,10 @@ def _binned(data: NDArray[np.floating[Any]], edges: NDArray[np.float64]) -> tupl
     """Return the rows in each bin, outside the edges, and without a value."""
     present = data[~np.isnan(data)]
     edges = edges.astype(data.dtype)  # exact; otherwise NumPy would copy the column to float64
-    places = np.searchsorted(edges, present, side="left")
+    bins = np.searchsorted(edges, present, side="left")
     if len(edges):
-        places[present < edges[0]] = len(edges)
-    counts = np.bincount(places, minlength=len(edges) + 1).tolist()
+        bins[present < edges[0]] = len(edges)
+    counts = np.bincount(bins, minlength=len(edges) + 1).tolist()
     return tuple(counts[:-1]), counts[-1], len(data) - len(present)
 
 
@@ -262,11 +262,11 @@ def _counted(values: Values) -> tuple[dict[str, int], int]:
     codes = values.data[~np.isnan(values.data)].astype(np.int64)
     texts = values.texts or ()
     counts = np.bincount(codes, minlength=len(texts)).tolist()
-    found: dict[str, int] = {}
+    text_counts: dict[str, int] = {}
     for text, count in zip(texts, counts, strict=True):
         key = _short(category_text(text) or text)
-        found[key] = found.get(key, 0) + count
-    return found, len(values.data) - len(codes)
+        text_counts[key] = text_counts.get(key, 0) + count
+    return text_counts, len(values.data) - len(codes)
 
 
 def _short(text: str) -> str:

@@ -190,8 +190,8 @@ class _Families:
 
         merged: dict[str, Metric] = {}
         for family in self._families:
-            known = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-            known.samples.extend(family.samples)
+            metric = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            metric.samples.extend(family.samples)
         yield from (family for _, family in sorted(merged.items()))
 
 
@@ -209,7 +209,7 @@ class JobMetricsCollector:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[str, Sequence[Metric]]] = {}
+        self._families: dict[str, tuple[str, Sequence[Metric]]] = {}
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
@@ -219,13 +219,13 @@ class JobMetricsCollector:
             StoreError: the store does not answer.
         """
         with self._lock:
-            found = {info.key: info.etag for info in self._store.list(layout.METRICS)}
-            changed = [key for key, etag in found.items() if self._known.get(key, ("",))[0] != etag]
+            etags = {info.key: info.etag for info in self._store.list(layout.METRICS)}
+            changed = [key for key, etag in etags.items() if self._families.get(key, ("",))[0] != etag]
             with ThreadPoolExecutor(THREADS) as threads:
                 for key, families in zip(changed, threads.map(self._read, changed), strict=True):
-                    self._known[key] = found[key], families
-            self._known = {key: known for key, known in self._known.items() if key in found}
-            every = [families for _, (_, families) in sorted(self._known.items())]
+                    self._families[key] = etags[key], families
+            self._families = {key: entry for key, entry in self._families.items() if key in etags}
+            every = [families for _, (_, families) in sorted(self._families.items())]
         for families in every:
             yield from families
 

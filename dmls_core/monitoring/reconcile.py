@@ -80,9 +80,9 @@ def reconcile_all(
     interrupted = models_in(repository.store.list(INTENTS))
     for model, version in champions().items():
         try:
-            deployment, found = Deployment(repository, servers, model), ""
+            deployment, repair = Deployment(repository, servers, model), ""
             if model in interrupted or (version is not None and differences(deployment, version)):
-                found = reconcile(deployment, partial(_champion, champions, model), timeout=timeout)
+                repair = reconcile(deployment, partial(_champion, champions, model), timeout=timeout)
                 _correct_records(store, deployment)
             elif left := unload_leftovers(deployment.others, model):
                 # Not in the run that loaded it elsewhere: clients may have the addresses of before.
@@ -95,9 +95,9 @@ def reconcile_all(
             log.warning("%s cannot be repaired: %s", model, error)
             result.failures.append(f"{model}: {error}")
             continue
-        if found:
-            log.warning("%s did not serve its champion; repaired: %s", model, found)
-            result.repaired.append(f"{model}: {found}")
+        if repair:
+            log.warning("%s did not serve its champion; repaired: %s", model, repair)
+            result.repaired.append(f"{model}: {repair}")
             team, _, job = model.partition(".")
             count(store, team, job, "repairs")
     return result
@@ -116,5 +116,5 @@ def _correct_records(store: Store, deployment: Deployment) -> None:
             delete_served(store, team, job)
             report_stopped(store, team, job, recorded.version, BY)
     elif recorded is None or recorded.version != version:
-        about = deployment.repository.read(deployment.model, version, "model.json")
-        report_served(store, team, job, write_served(store, team, job, version, about, by=BY))
+        description = deployment.repository.read(deployment.model, version, "model.json")
+        report_served(store, team, job, write_served(store, team, job, version, description, by=BY))

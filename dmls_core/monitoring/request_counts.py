@@ -18,7 +18,7 @@ from dmls_core.store import Store, layout
 if TYPE_CHECKING:
     from dmls_core.serving.triton.client import ModelUse, TritonClient
 
-KEPT = timedelta(days=28)
+RETENTION = timedelta(days=28)
 """Age at which a day's counts are deleted."""
 
 
@@ -99,11 +99,11 @@ def _requests(uses: Mapping[str, ModelUse]) -> Requests:
 
 
 def add_requests(store: Store, requests: Requests, now: datetime) -> None:
-    """Add requests to those of this hour; delete the days that are older than ``KEPT``."""
+    """Add requests to those of this hour; delete the days that are older than ``RETENTION``."""
     key = layout.requests_file(f"{now:%Y-%m-%d}")
     hours = _read(store, key)
     if not hours:
-        oldest = layout.requests_file(f"{now - KEPT:%Y-%m-%d}")
+        oldest = layout.requests_file(f"{now - RETENTION:%Y-%m-%d}")
         for info in store.list(layout.REQUESTS):
             if info.key < oldest:
                 store.delete(info.key)

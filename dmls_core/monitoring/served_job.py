@@ -45,8 +45,8 @@ class ServedJob:
 
         done = self.deployment.rollback(version, finish=make_champion)
         if self.store:
-            about = self.deployment.repository.read(model, done.version, "model.json")
-            served = write_served(self.store, self.team, self.name, done.version, about, by=by)
+            description = self.deployment.repository.read(model, done.version, "model.json")
+            served = write_served(self.store, self.team, self.name, done.version, description, by=by)
             count(self.store, self.team, self.name, "rollbacks")
             try:
                 report_served(self.store, self.team, self.name, served)

@@ -294,8 +294,8 @@ class _Child:
 
 
 def _error(cause: str, file: str, hint: str) -> SandboxError:
-    found = f"the process that read it {cause}"
-    return SandboxError(ValidationIssue("the file cannot be read", hint, file=file, found=found))
+    end = f"the process that read it {cause}"
+    return SandboxError(ValidationIssue("the file cannot be read", hint, file=file, found=end))
 
 
 def _answer(message: dict[str, Any], limits: Limits, file: str, hint: str) -> Any:  # noqa: ANN401 - JSON
@@ -307,10 +307,10 @@ def _answer(message: dict[str, Any], limits: Limits, file: str, hint: str) -> An
             f"more than {limits.memory:,} bytes of memory" if limits.memory else "more memory than there is"
         )
         raise _error(f"needed {limit}", file, hint)
-    kind = getattr(errors, message["error"], PlatformError)
-    if issubclass(kind, UserError):
-        raise kind([ValidationIssue(**issue) for issue in message["issues"]])
-    raise (kind if issubclass(kind, DmlsError) else PlatformError)(message["message"])
+    error_type = getattr(errors, message["error"], PlatformError)
+    if issubclass(error_type, UserError):
+        raise error_type([ValidationIssue(**issue) for issue in message["issues"]])
+    raise (error_type if issubclass(error_type, DmlsError) else PlatformError)(message["message"])
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -322,9 +322,9 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _environment(limits: Limits) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not _PRIVATE.search(name)}
+    environment = {name: value for name, value in os.environ.items() if not _PRIVATE.search(name)}
     # The folder of this package, not the working directory, which may contain other modules.
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = str(limits.threads)
     libraries = {"OMP_NUM_THREADS": threads, "POLARS_MAX_THREADS": threads} if limits.threads else {}
-    return kept | libraries | {"PYTHONPATH": os.pathsep.join(paths)}
+    return environment | libraries | {"PYTHONPATH": os.pathsep.join(paths)}

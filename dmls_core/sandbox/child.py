@@ -133,8 +133,8 @@ def _import(name: str) -> Callable[..., Any]:
     from importlib import import_module
 
     module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), function)
-    return found
+    target: Callable[..., Any] = getattr(import_module(module), function)
+    return target
 
 
 def _send(message: dict[str, Any]) -> None:

@@ -109,8 +109,8 @@ def search(
 ) -> tuple[ModelCandidate, SearchOutcome]:
     """Search with one worker; return the best model and the outcome.
 
-    The same tasks, spaces and seeds give the same outcome, in one go or resumed. ``n_trials`` is the wanted
-    number of trials with a value, pruned ones and ``done`` (trials of an earlier attempt) included.
+    The same tasks, spaces and seeds give the same outcome, in one go or resumed. ``n_trials`` is the
+    number of trials with a value to reach, pruned ones and ``done`` (trials of an earlier attempt) included.
     ``on_trial`` is called with each trial as it ends, and again when it reaches a further rung. For the other
     callbacks and errors, see ``optimize`` and ``pick_winner``.
     """
@@ -120,7 +120,7 @@ def search(
         "search",
         candidates,
         n_trials,
-        kept=lambda: finished,
+        read_trials=lambda: finished,
         keep=lambda trial, _: on_trial(trial),
     )
     study.join()

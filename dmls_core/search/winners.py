@@ -40,9 +40,9 @@ def pick_winner(candidates: Sequence[ModelCandidate], trials: Sequence[Trial]) -
         DataError: no trial is complete; the message gives the reason of the last failure.
     """
     best: tuple[ModelCandidate, Trial, float] | None = None
-    for found in _best_trials(candidates, trials):
-        if best is None or found[0].task.better(found[2], best[2]):
-            best = found
+    for scored in _best_trials(candidates, trials):
+        if best is None or scored[0].task.better(scored[2], best[2]):
+            best = scored
     if best is None:
         last = max(trials, key=lambda trial: trial.number, default=None)
         reason = last.message if last else "the search was stopped before the first one ended"
@@ -93,12 +93,12 @@ def _best_trials(
 ) -> list[tuple[ModelCandidate, Trial, float]]:
     """Return the best complete trial of each model that has one, and its score."""
     ordered = sorted(trials, key=lambda trial: trial.number)
-    found = []
+    scored = []
     for candidate in candidates:
         best = best_trial(candidate.task, [trial for trial in ordered if trial.model == candidate.model])
         if best is not None and best.value is not None:
-            found.append((candidate, best, best.value))
-    return found
+            scored.append((candidate, best, best.value))
+    return scored
 
 
 def _outcome(candidate: ModelCandidate, best: Trial, trials: Sequence[Trial]) -> Winner:

@@ -123,17 +123,19 @@ class FormatSuite:
         taken = [one.name for one in formats() if one.name not in (self.name, "csv")]
         assert [name for name in taken if load_format(name).detect(head) is not None] == []
         if self.name != "csv":  # any text may be CSV
-            found = [other for other, start in others.items() if self.format.detect(start) is not None]
-            assert found in ([], [self.name])
+            formats_of_file = [
+                other for other, start in others.items() if self.format.detect(start) is not None
+            ]
+            assert formats_of_file in ([], [self.name])
 
     def test_values_arrive_as_they_were_written(self, file: Path, tmp_path: Path) -> None:
         """Numbers, missing values, texts beyond ASCII, quotes and dates survive."""
-        found = self.rows(file, tmp_path, list(COLUMNS))
+        rows = self.rows(file, tmp_path, list(COLUMNS))
 
         for name in ("text", "day"):
-            assert found[name] == list(COLUMNS[name]), name
+            assert rows[name] == list(COLUMNS[name]), name
         for name in ("number", "count"):
-            values = [None if value is None else float(value) for value in found[name]]
+            values = [None if value is None else float(value) for value in rows[name]]
             assert values == pytest.approx(list(COLUMNS[name]), rel=1e-12), name
 
     def test_a_column_of_numbers_is_one(self, file: Path, tmp_path: Path) -> None:
@@ -193,12 +195,12 @@ class FormatSuite:
 def sample_rows(path: str, name: str, target: str, rows: int) -> dict[str, Any]:
     """Sample a file; return what ``sample`` says, and how many rows there are. Runs in the sandbox."""
     one = load_format(name)
-    found = one.sample(Path(path), Data(), Path(target), rows=rows, seconds=SECONDS)
+    sample = one.sample(Path(path), Data(), Path(target), rows=rows, seconds=SECONDS)
     source = one.open(Path(target), DataLimits.from_environment())
     frame = source.read({"row": pl.Float64()})
     return {
-        "rows": found.rows,
-        "spread": found.spread,
+        "rows": sample.rows,
+        "spread": sample.spread,
         "sampled": frame.height,
         "last": float(frame["row"].max() or 0),  # type: ignore[arg-type]
     }

@@ -144,7 +144,9 @@ class SamplerSuite:
             trials[trial.number] = trial
 
         workers = [
-            SearchStudy(storage, "suite", [self.candidate()], self.n_trials, kept=lambda: (), keep=keep)
+            SearchStudy(
+                storage, "suite", [self.candidate()], self.n_trials, read_trials=lambda: (), keep=keep
+            )
             for _ in range(2)
         ]
         for worker in workers:

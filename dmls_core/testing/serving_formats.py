@@ -71,8 +71,8 @@ class ServingFormatSuite:
     @pytest.fixture(params=[0, 2, 3], ids=["values", "two classes", "three classes"])
     def n_classes(self, request: pytest.FixtureRequest) -> int:
         """Return the number of classes of the model, 0 for a regression."""
-        found: int = request.param
-        return found
+        n_classes: int = request.param
+        return n_classes
 
     @pytest.fixture
     def serving(self) -> ServingFormat:

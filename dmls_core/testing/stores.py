@@ -243,8 +243,8 @@ class StoreSuite:
         assert {info.key: info.etag for info in listed} == etags
         assert {info.key: info.size for info in listed} == {key: len(key.encode()) for key in keys}
         for prefix in ("a/", "a", "a/2/", "a/2/x", "b/", "b/w", "nothing/", "a/1/"):
-            found = sorted(info.key for info in store.list(prefix))
-            assert found == sorted(key for key in keys if key.startswith(prefix)), prefix
+            listed_keys = sorted(info.key for info in store.list(prefix))
+            assert listed_keys == sorted(key for key in keys if key.startswith(prefix)), prefix
         assert all(store.get(key) == key.encode() for key in keys)
 
     def test_listing_more_than_a_page(self, store: Store) -> None:

@@ -166,12 +166,14 @@ def _encode(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDArra
 
     Raise ``ValueError`` if the table lacks a column of the encoder, or has texts instead of numbers.
     """
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for position, column in enumerate(table.columns):
-        places.setdefault(column.name, []).append(position)
-    if missing := [name for name in encoder.feature_names if name not in places]:
+        positions.setdefault(column.name, []).append(position)
+    if missing := [name for name in encoder.feature_names if name not in positions]:
         raise ValueError(f"columns are missing: {', '.join(map(repr, missing[:10]))}")
-    order = np.array([position for name in encoder.feature_names for position in places[name]], dtype=np.intp)
+    order = np.array(
+        [position for name in encoder.feature_names for position in positions[name]], dtype=np.intp
+    )
     columns = tuple(table.columns[position] for position in order)
     narrow = Table(columns, table.matrix[np.ix_(rows, order)], table.target_name, table.target[rows])
     everything = np.arange(len(rows))

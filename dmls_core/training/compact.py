@@ -182,26 +182,26 @@ def _add_up(
     sums = np.zeros((len(depths), len(rows), len(columns)))
     votes = np.zeros(len(rows), np.int64)
     nodes = np.zeros(len(depths), np.int64)
-    kept = np.zeros((len(counts), len(depths), len(rows), max(1, task.n_classes)), np.float32)
-    voted, costs = np.ones(len(rows), np.bool_), np.zeros(kept.shape[:2], np.int64)
+    predictions = np.zeros((len(counts), len(depths), len(rows), max(1, task.n_classes)), np.float32)
+    voted, costs = np.ones(len(rows), np.bool_), np.zeros(predictions.shape[:2], np.int64)
     for number, (tree, drawn) in enumerate(grown_trees(forest, out_of_bag=out_of_bag), start=1):
-        found = Nodes.of(tree)
+        tree_nodes = Nodes.of(tree)
         unseen = np.flatnonzero(~np.isin(rows, drawn)) if drawn is not None else np.arange(len(rows))
-        leaves = found.pruned_leaves(limits, 0)[tree.apply(features[unseen])]
+        leaves = tree_nodes.pruned_leaves(limits, 0)[tree.apply(features[unseen])]
         values = tree.value[:, 0, :]
         for depth in range(len(depths)):
             sums[depth, unseen] += values[leaves[:, depth]]
         votes[unseen] += 1
-        nodes += np.searchsorted(np.sort(found.depths), depths, side="right")
+        nodes += np.searchsorted(np.sort(tree_nodes.depths), depths, side="right")
         if number in counts:
             at = counts.index(number)
-            kept[at][:, :, columns] = sums / np.maximum(votes, 1)[:, None]
+            predictions[at][:, :, columns] = sums / np.maximum(votes, 1)[:, None]
             voted &= votes > 0
             costs[at] = nodes
     # With ten trees, about one row in a hundred has been drawn by all of them.
     rows = rows[voted]
     weights = None if task.weights is None else task.weights[rows]
-    return NestedSizes(counts, depths, costs, kept[:, :, voted], task.truth[rows], weights)
+    return NestedSizes(counts, depths, costs, predictions[:, :, voted], task.truth[rows], weights)
 
 
 def grown_trees(forest: Any, *, out_of_bag: bool) -> Iterator[tuple[Any, NDArray[np.integer] | None]]:  # noqa: ANN401
@@ -223,14 +223,14 @@ def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar
     truth, weights = task.truth[scored], None if task.weights is None else task.weights[scored]
     if len(truth) < _FEWEST_ROWS:
         return None
-    found = [
+    fold_predictions = [
         [np.asarray(growing.grow(count), np.float32).reshape(-1, outputs) for count in counts]
         for growing in (
             bin_rows(task, params, fold.train, test).start(params)
             for fold, test in zip(task.folds, rows, strict=True)
         )
     ]
-    predictions = np.concatenate(found, axis=1)[:, None]
+    predictions = np.concatenate(fold_predictions, axis=1)[:, None]
     return NestedSizes(counts, (0,), np.array(counts)[:, None], predictions, truth, weights)
 
 

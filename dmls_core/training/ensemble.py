@@ -146,27 +146,27 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
 
 
 def _choose(
-    task: SearchTask, found: OutOfSample, single: FittedTrees, limit: float, metric: str
+    task: SearchTask, candidates: OutOfSample, single: FittedTrees, limit: float, metric: str
 ) -> tuple[NDArray[np.float64] | None, tuple[float, float]]:
     """Return the weights, ``None`` for no gain, and the scores of the first model and of the ensemble."""
 
     def choose(some: OutOfSample) -> NDArray[np.float64]:
         return select_weights(some, single.from_margins, task.score, sign=task.sign, limit=limit)
 
-    first = single.from_margins(found.margins[0])
-    joined = single.from_margins(cross_fit(found, choose, task.seed))
-    scores = tuple(task.score(found.truth, one, found.weights) for one in (first, joined))
+    first = single.from_margins(candidates.margins[0])
+    joined = single.from_margins(cross_fit(candidates, choose, task.seed))
+    scores = tuple(task.score(candidates.truth, one, candidates.weights) for one in (first, joined))
     compared = paired_bootstrap(
         metric,
-        found.truth,
+        candidates.truth,
         first,
         joined,
         sign=task.sign,
         margin=0.0,
         seed=task.seed,
-        weights=found.weights,
+        weights=candidates.weights,
     )
-    weights = choose(found)
+    weights = choose(candidates)
     certain = compared is not None and compared.probability >= CONFIDENCE
     return weights if certain and np.count_nonzero(weights) > 1 else None, (scores[0], scores[1])
 
@@ -234,18 +234,18 @@ def _unseen(
     Margins of a row that all trees of a forest have drawn are NaN.
     """
     if isinstance(task.engine, ForestEngine) and task.out_of_bag:
-        whole = task.fit(params) if task.engine.device == "cpu" else None
-        if isinstance(whole, FittedForest) and whole.forest.bootstrap:
+        full_fit = task.fit(params) if task.engine.device == "cpu" else None
+        if isinstance(full_fit, FittedForest) and full_fit.forest.bootstrap:
             rows = draw_rows(np.arange(len(task.truth)), ROWS, task.seed)
-            return rows, _out_of_bag(task, whole, rows), _cost(task, whole)
-    found, scored, cost = [], [], 0.0
+            return rows, _out_of_bag(task, full_fit, rows), _cost(task, full_fit)
+    margins, scored, cost = [], [], 0.0
     for fold in task.folds:
         rows = draw_rows(fold.test, ROWS // len(task.folds), task.seed)
         fitted = cast("FittedTrees", task.fit(params, fold.train))
-        found.append(fitted.margins(task.features[task.engine.place(rows)]).astype(np.float32))
+        margins.append(fitted.margins(task.features[task.engine.place(rows)]).astype(np.float32))
         scored.append(rows)
         cost = cost or _cost(task, fitted)
-    return np.concatenate(scored), np.concatenate(found), cost
+    return np.concatenate(scored), np.concatenate(margins), cost
 
 
 def _cost(task: SearchTask, fitted: Fitted) -> float:

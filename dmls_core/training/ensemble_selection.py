@@ -51,7 +51,7 @@ class OutOfSample:
 
 
 def select_weights(
-    found: OutOfSample,
+    candidates: OutOfSample,
     from_margins: Callable[[NDArray[Any]], NDArray[Any]],
     score: Score,
     *,
@@ -66,20 +66,20 @@ def select_weights(
 
     def rank(margins: NDArray[Any]) -> float:
         prediction = from_margins(margins)
-        value = score(found.truth, prediction, found.weights)
-        return sign * value - TIE_BREAK * loss_share(found.truth, prediction, found.weights)
+        value = score(candidates.truth, prediction, candidates.weights)
+        return sign * value - TIE_BREAK * loss_share(candidates.truth, prediction, candidates.weights)
 
-    counts = np.zeros(len(found.margins), np.int64)
+    counts = np.zeros(len(candidates.margins), np.int64)
     counts[0] = 1
-    total = found.margins[0].astype(np.float64)
+    total = candidates.margins[0].astype(np.float64)
     best_rank, best = rank(total), counts.copy()
     for size in range(2, STEPS + 2):
-        room = limit - found.costs[counts > 0].sum()
-        possible = np.flatnonzero((counts > 0) | (found.costs <= room))
-        ranks = {int(model): rank((total + found.margins[model]) / size) for model in possible}
+        room = limit - candidates.costs[counts > 0].sum()
+        possible = np.flatnonzero((counts > 0) | (candidates.costs <= room))
+        ranks = {int(model): rank((total + candidates.margins[model]) / size) for model in possible}
         added = max(ranks, key=ranks.__getitem__)
         counts[added] += 1
-        total += found.margins[added]
+        total += candidates.margins[added]
         if ranks[added] > best_rank:
             best_rank, best = ranks[added], counts.copy()
     weights: NDArray[np.float64] = best / best.sum()
@@ -87,11 +87,11 @@ def select_weights(
 
 
 def cross_fit(
-    found: OutOfSample, choose: Callable[[OutOfSample], NDArray[np.float64]], seed: int
+    candidates: OutOfSample, choose: Callable[[OutOfSample], NDArray[np.float64]], seed: int
 ) -> NDArray[np.float64]:
     """Return the margins of ensembles whose weights were chosen on other rows, in the order of the rows."""
-    half = np.random.default_rng(seed).permutation(len(found.truth)) % 2 == 0
-    margins = np.zeros(found.margins.shape[1:])
+    half = np.random.default_rng(seed).permutation(len(candidates.truth)) % 2 == 0
+    margins = np.zeros(candidates.margins.shape[1:])
     for rows in (half, ~half):
-        margins[rows] = found.take(rows).mean(choose(found.take(~rows)))
+        margins[rows] = candidates.take(rows).mean(choose(candidates.take(~rows)))
     return margins

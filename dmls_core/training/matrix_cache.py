@@ -53,13 +53,13 @@ class Entry:
 
 
 class MatrixCache:
-    """The entries of one team for one job's data; ``kind`` names their encoding."""
+    """The entries of one team for one job's data; ``encoding`` names an entry."""
 
     def __init__(self, folder: Path, most: int, key: Mapping[str, Any]) -> None:
         """Use a team's folder, which need not exist; ``most`` is the limit of bytes."""
         self._folder, self._most = folder, most
         digest = hashlib.sha256(json.dumps(key, sort_keys=True, default=str).encode())
-        self._own = folder / digest.hexdigest()
+        self._job_folder = folder / digest.hexdigest()
 
     @classmethod
     def of(cls, job: TrainingJob) -> MatrixCache | None:
@@ -85,7 +85,7 @@ class MatrixCache:
     def size(self) -> TableSize | None:
         """Return the size of the data, if an earlier trainer has measured it."""
         try:
-            return TableSize(**json.loads((self._own / SIZE).read_bytes()))
+            return TableSize(**json.loads((self._job_folder / SIZE).read_bytes()))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -93,16 +93,16 @@ class MatrixCache:
         """Keep the size of the data."""
         with suppress(OSError):
             self._make()
-            part = self._own / f"{PARTIAL}{uuid.uuid4().hex}"
+            part = self._job_folder / f"{PARTIAL}{uuid.uuid4().hex}"
             part.write_text(json.dumps(asdict(size)))
-            part.replace(self._own / SIZE)
+            part.replace(self._job_folder / SIZE)
 
     @contextmanager
-    def locked(self, kind: str) -> Iterator[None]:
+    def locked(self, encoding: str) -> Iterator[None]:
         """Hold the entry's lock, so that of several trainers one builds it and the others wait."""
         try:
             self._make()
-            file = (self._own / f"{kind}.lock").open("w")
+            file = (self._job_folder / f"{encoding}.lock").open("w")
         except OSError:
             yield
             return
@@ -110,9 +110,9 @@ class MatrixCache:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def load(self, kind: str) -> Entry | None:
+    def load(self, encoding: str) -> Entry | None:
         """Map an entry into memory; delete it and return None if it is damaged, None if there is none."""
-        folder = self._own / kind
+        folder = self._job_folder / encoding
         try:
             facts = json.loads((folder / ENTRY).read_bytes())
             if any(_checksum(folder / name) != sums for name, sums in facts["files"].items()):
@@ -121,16 +121,16 @@ class MatrixCache:
                 Path(name).stem: np.load(folder / name, mmap_mode="c", allow_pickle=False)
                 for name in facts["files"]
             }
-            os.utime(self._own)
+            os.utime(self._job_folder)
         except (OSError, ValueError, KeyError, TypeError):
             _delete(folder)
             return None
         return Entry(facts, arrays)
 
-    def keep(self, kind: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    def keep(self, encoding: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Write an entry, unless it is larger than the cache or there is no room on the disk."""
         need = sum(array.nbytes for array in arrays.values())
-        part = self._own / f"{PARTIAL}{uuid.uuid4().hex}"
+        part = self._job_folder / f"{PARTIAL}{uuid.uuid4().hex}"
         try:
             if not self._make_room(need):
                 return
@@ -141,13 +141,13 @@ class MatrixCache:
                 np.save(part / f"{name}.npy", array, allow_pickle=False)
                 sums[f"{name}.npy"] = _checksum(part / f"{name}.npy")
             (part / ENTRY).write_text(json.dumps({**facts, "files": sums}))
-            part.rename(self._own / kind)
+            part.rename(self._job_folder / encoding)
         except OSError:
             _delete(part)
 
     def _make(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # only its team may look into it
-        self._own.mkdir(exist_ok=True)
+        self._job_folder.mkdir(exist_ok=True)
 
     def _make_room(self, need: int) -> bool:
         """Delete what was used least recently until ``need`` bytes fit; return whether they do."""
@@ -166,7 +166,7 @@ class MatrixCache:
         for folder in sorted(sizes, key=lambda folder: ages[folder]):
             if sum(sizes.values()) + need <= self._most:
                 break
-            if folder != self._own:
+            if folder != self._job_folder:
                 _delete(folder)
                 del sizes[folder]
         return sum(sizes.values()) + need <= self._most

@@ -86,15 +86,15 @@ def estimate_memory(
     rows = size.rows * (STORED_ROW if stored else ROW)
     validation = VALIDATION + 3 * columns
     if stored:  # the validation has read the table before; the rows come after the text
-        own = max(reader + BLOCKS // 2, STORING + rows)
+        reading = max(reader + BLOCKS // 2, STORING + rows)
     else:
         validation += min(size.text_bytes, 2 * READER)
-        own = rows + int(READ * size.matrix_bytes)
+        reading = rows + int(READ * size.matrix_bytes)
     held = BLOCKS if stored else size.matrix_bytes
     # An ensemble has up to twice the nodes, and is joined from its members' trees.
     final = 3 * model_bytes if spec.search.ensemble else model_bytes
     return RunMemory(
-        load=LOADED + columns + own + validation,
+        load=LOADED + columns + reading + validation,
         search=max(search for search, _ in models) + 2 * model_bytes + beside_search,
         refit=max(refit for _, refit in models) + 2 * final + DATA_DOCS,
         report=REPORTED + columns + size.rows * REPORTED_ROW + held + 3 * final + DATA_DOCS,
@@ -115,7 +115,7 @@ def estimate_node(spec: Spec, size: TableSize, model_bytes: int = 0) -> int:
 def _node_fit(spec: Spec, model: ModelSearch, rows: int, columns: int, model_bytes: int) -> int:
     engine = engine_class("cpu", model.name)
     if issubclass(engine, ForestEngine):
-        # The rows become codes in their place; beside them are rows to score and the node's trees.
+        # The rows become codes in place; beside them are rows to score and the node's trees.
         return BLOCKS // 2 + 2 * model_bytes // spec.resources.nodes
     # The bins of the search may still be there when those of the refit are made.
     return 2 * rows * columns + engine.fit_bytes(rows, columns, _largest(model))
@@ -149,14 +149,14 @@ def _model_memory(spec: Spec, model: ModelSearch, size: TableSize, disk_limit: i
 def _largest(model: ModelSearch) -> dict[str, Scalar]:
     """Return the largest value of each number among the hyperparameters, their defaults included."""
     space = Space.of(model.hyperparameters)
-    found: dict[str, Scalar] = {
+    largest: dict[str, Scalar] = {
         name: definition.default for name, definition in CATALOGUE[model.name].hyperparameters.items()
     }
-    for name, wanted in space.searched.items():
-        values = wanted.values if isinstance(wanted, Choice) else (wanted.max,)
+    for name, searched in space.searched.items():
+        values = searched.values if isinstance(searched, Choice) else (searched.max,)
         numbers = [value for value in values if isinstance(value, int | float)]
-        found[name] = max(numbers) if len(numbers) == len(values) else "none"
-    return found | space.fixed
+        largest[name] = max(numbers) if len(numbers) == len(values) else "none"
+    return largest | space.fixed
 
 
 def run_memory(spec: Spec) -> int:

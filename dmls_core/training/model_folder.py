@@ -91,17 +91,17 @@ def write_companions(
         raise ServingError("the encoder does not encode raw rows as they were encoded for training")
     expected = np.concatenate([exported.predictions[:count], exported.edges])
     serving = export_format(task.engine.export_format)
-    outputs, kept = golden_predictions(serving.reference(folder, encoded), expected)
-    rows = encoded[kept].tolist()
+    outputs, positions = golden_predictions(serving.reference(folder, encoded), expected)
+    rows = encoded[positions].tolist()
     golden = {
         "schema": SCHEMA,
-        "columns": {name: [values[row] for row in kept] for name, values in columns.items()},
+        "columns": {name: [values[row] for row in positions] for name, values in columns.items()},
         "encoded": [[None if math.isnan(value) else value for value in row] for row in rows],
         "expected": outputs.tolist(),
         "tolerance": exported.tolerance,
         "labels": data.labels,
     }
-    about = {
+    description = {
         "schema": SCHEMA,
         "task": task.model.task,
         "model": task.model.name,
@@ -118,7 +118,7 @@ def write_companions(
     for name, content in {
         "encoder.json": data.encoder.as_json(),
         "golden.json": golden,
-        "model.json": about,
+        "model.json": description,
         "baseline.json": with_predictions(data.profile, exported.predictions, data.labels).as_json(),
     }.items():
         (folder / name).write_text(json.dumps(content, allow_nan=False))
@@ -151,11 +151,11 @@ def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
     bounds = [(np.fmin.reduce(block), np.fmax.reduce(block)) for block in row_blocks(data.train)]
     low = np.fmin.reduce([low for low, _ in bounds]).tolist()
     high = np.fmax.reduce([high for _, high in bounds]).tolist()
-    found: dict[str, tuple[float, float]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for position, feature in enumerate(data.encoder.column_features):
         if not isinstance(feature, CategoryFeature) and not math.isnan(low[position]):
-            found.setdefault(feature.name, (low[position], high[position]))  # days are a date's first part
-    return found
+            ranges.setdefault(feature.name, (low[position], high[position]))  # days are a date's first part
+    return ranges
 
 
 LARGE = 16_000_000
@@ -191,19 +191,19 @@ def describe_size(
     if not path.is_file():
         return None
     size = export_format(task.engine.export_format).size(folder)
-    known = json.loads(path.read_bytes())
-    nodes = known["nodes_to_depth"]
-    about = {"bytes": size, "trees": known["trees"], "nodes": nodes[-1], "depth": len(nodes) - 1}
+    sizes = json.loads(path.read_bytes())
+    nodes = sizes["nodes_to_depth"]
+    size_record = {"bytes": size, "trees": sizes["trees"], "nodes": nodes[-1], "depth": len(nodes) - 1}
     enough = None
     if smaller_depths and size >= large and "max_depth" in task.model.hyperparameters:
-        enough = _enough(data, task, metric, folder, known["trees"])
+        enough = _enough(data, task, metric, folder, sizes["trees"])
     if enough is not None and nodes[enough["max_depth"]] > _SAVES * nodes[-1]:
         enough = None
     if enough is not None:
-        kept = nodes[enough["max_depth"]]
-        enough |= {"nodes": kept, "bytes": round(size * kept / nodes[-1])}
-        path.write_text(json.dumps(known | {"enough": enough["max_depth"]}))
-    return about | {"enough": enough}
+        remaining = nodes[enough["max_depth"]]
+        enough |= {"nodes": remaining, "bytes": round(size * remaining / nodes[-1])}
+        path.write_text(json.dumps(sizes | {"enough": enough["max_depth"]}))
+    return size_record | {"enough": enough}
 
 
 def _enough(data: Prepared, task: SearchTask, metric: str, folder: Path, trees: int) -> dict[str, Any] | None:

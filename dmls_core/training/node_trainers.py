@@ -109,8 +109,8 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
 
     store = open_store(folder)
     tls = Security.temporary().get_tls_config_for_role("scheduler")
-    made = ClusterAddress(attempt, "", tls["cert"], tls["key"])
-    security = made.security()
+    credentials = ClusterAddress(attempt, "", tls["cert"], tls["key"])
+    security = credentials.security()
     with (
         LocalCluster(
             n_workers=0,
@@ -121,7 +121,10 @@ def lead_nodes(nodes: int, folder: str, attempt: str, note: Callable[[str], None
         ) as cluster,
         Client(cluster) as client,
     ):
-        write_cluster(store, ClusterAddress(attempt, cluster.scheduler_address, made.certificate, made.key))
+        write_cluster(
+            store,
+            ClusterAddress(attempt, cluster.scheduler_address, credentials.certificate, credentials.key),
+        )
         try:
             note(f"waiting for {nodes} nodes")
             client.wait_for_workers(nodes, timeout=_JOIN_SECONDS)

@@ -176,10 +176,10 @@ def combine_trials(
         combined = build_ensemble(task, outcome, fitted, spec.search.metric)
     if combined is None:
         return fitted, None
-    about = combined.as_json()
+    record = combined.as_json()
     for name, model in (("before", fitted), ("after", combined.fitted)):
-        about[name] = measure_size(model, data.test[:1]) | {"score": _holdout_score(spec, data, task, model)}
-    return combined.fitted, about
+        record[name] = measure_size(model, data.test[:1]) | {"score": _holdout_score(spec, data, task, model)}
+    return combined.fitted, record
 
 
 def _holdout_score(spec: Spec, data: Prepared, task: SearchTask, model: Fitted) -> float:

@@ -89,10 +89,10 @@ def sizes_of(model: ModelDefinition, space: Space) -> tuple[int, ...]:
     """Return the numbers of trees of a space: both ends of a range, or all values of a choice."""
     if SIZE not in model.hyperparameters:
         return (1,)
-    wanted = space.searched.get(SIZE)
-    if wanted is None:
+    searched = space.searched.get(SIZE)
+    if searched is None:
         return (int(space.fixed.get(SIZE, model.hyperparameters[SIZE].default)),)
-    values = wanted.values if isinstance(wanted, Choice) else (wanted.min, wanted.max)
+    values = searched.values if isinstance(searched, Choice) else (searched.min, searched.max)
     return tuple(int(value) for value in values)
 
 
@@ -215,15 +215,15 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         converted = [convert(path, spec.data, Path(folder) / str(at)) for at, path in enumerate(paths)]
-        given = measure_table(converted, spec)
-        stored = None if fits(spec, given, run_memory(spec)) else Path(folder) / "stored"
+        sample_size = measure_table(converted, spec)
+        stored = None if fits(spec, sample_size, run_memory(spec)) else Path(folder) / "stored"
         data = prepare(spec, CATALOGUE[spec.models[0].name], converted, folder=stored)
     load = factor * (time.monotonic() - begun)
     names = [search.name for search in spec.models]
     tried = worth_trying(names, len(data.labels or ()), data.train.shape[1])
     models = tuple(_plan_model(spec, search, data, factor) for search in spec.models if search.name in tried)
     rows, features = len(data.train) + len(data.test) + data.left_out, data.train.shape[1]
-    size = TableSize(round(rows * factor), features, round(given.text_bytes * factor))
+    size = TableSize(round(rows * factor), features, round(sample_size.text_bytes * factor))
     limit = run_memory(spec) if limit is None else limit
     nodes = spec.resources.nodes > 1
     from_disk = nodes or not fits(spec, size, limit)
@@ -285,8 +285,8 @@ NODE_BYTES = 80
 
 def _full_trees(sizes: tuple[int, ...], space: Space) -> float:
     """Return the size of a model whose trees have all nodes of their largest depth, in bytes."""
-    wanted = space.searched.get("max_depth")
-    depth = space.fixed.get("max_depth") if wanted is None else getattr(wanted, "max", None)
+    searched = space.searched.get("max_depth")
+    depth = space.fixed.get("max_depth") if searched is None else getattr(searched, "max", None)
     return max(sizes) * 2.0 ** (depth + 1) * NODE_BYTES if isinstance(depth, int | float) else math.inf
 
 

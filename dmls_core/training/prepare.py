@@ -160,9 +160,8 @@ def scale_warning(target: NDArray[Any], models: Iterable[str]) -> str:
     ]
     if not max(low for low, _ in limits) <= spread <= min(high for _, high in limits):
         return (
-            f"the target's standard deviation is {spread:.2g}, too {'small' if spread < 1 else 'large'} a "
-            "number for the model's arithmetic: it may learn little or nothing. Give the target in another "
-            "unit, so that it is around 1."
+            f"the target's standard deviation is {spread:.2g}, outside the range in which the model learns "
+            "reliably. Give the target in another unit, so that it is around 1."
         )
     if spread < DIGITS * largest:
         return (
@@ -226,24 +225,26 @@ def prepare_models(
         if first and model.name not in worth_trying(names, first.n_classes, first.train.shape[1]):
             continue
         engine = load_engine(requested.engine, model.name)
-        kind = (
+        encoding = (
             model.missing_values,
             engine.native_categories,
             _reads_disk(engine, spec) and stored is not None,
         )
-        if kind not in prepared:
+        if encoding not in prepared:
             folder = stored / str(len(prepared)) if stored else None
             build = partial(prepare, spec, model, paths, requested.engine, champion, folder)
-            prepared[kind] = read_cached(cache, kind, build, champion) if cache and not stored else build()
-        data = prepared[kind]
+            prepared[encoding] = (
+                read_cached(cache, encoding, build, champion) if cache and not stored else build()
+            )
+        data = prepared[encoding]
         engine.categories = data.categories
-        shared = tasks.get((kind, requested.engine))
+        shared = tasks.get((encoding, requested.engine))
         task = (
             replace(shared, model=model, engine=engine)
             if shared
             else make_task(spec, model, engine, data, cluster)
         )
-        tasks[kind, requested.engine] = task
+        tasks[encoding, requested.engine] = task
         space = Space.of(requested.hyperparameters)
         candidate = make_candidate(
             spec.search.strategy, task, space, spec.n_trials, earlier=params if model.name == served else None

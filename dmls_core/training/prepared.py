@@ -29,12 +29,12 @@ class HeldOut:
     Attributes:
         table: of these rows only.
         rows: their positions in the whole table.
-        whole: the whole table, without columns and targets.
+        full_table: the whole table, without columns and targets.
     """
 
     table: Table
     rows: NDArray[np.integer]
-    whole: Table
+    full_table: Table
 
     @classmethod
     def of(cls, table: Table, rows: NDArray[np.integer]) -> HeldOut:
@@ -105,8 +105,8 @@ def edge_rows(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> dict[str, 
     Every categorical column has an unknown value in one of them and a missing value in another.
     """
     columns = [feature for feature in encoder.features if isinstance(feature, CategoryFeature)]
-    count, given = min(EDGE_ROWS, 2 * len(columns)), len(next(iter(rows.values())))
-    edges = {name: [values[row % given] for row in range(count)] for name, values in rows.items()}
+    count, available = min(EDGE_ROWS, 2 * len(columns)), len(next(iter(rows.values())))
+    edges = {name: [values[row % available] for row in range(count)] for name, values in rows.items()}
     for number, feature in enumerate(columns):
         unknown = "unknown"
         while unknown in feature.categories:
@@ -117,10 +117,13 @@ def edge_rows(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> dict[str, 
 
 
 def read_cached(
-    cache: MatrixCache, kind: Sequence[bool], build: Callable[..., Prepared], champion: FetchedChampion | None
+    cache: MatrixCache,
+    encoding: Sequence[bool],
+    build: Callable[..., Prepared],
+    champion: FetchedChampion | None,
 ) -> Prepared:
     """Return data of the cache, whose memory all trainers of a machine share; ``build`` it if it is new."""
-    name = "-".join(str(int(flag)) for flag in kind)
+    name = "-".join(str(int(flag)) for flag in encoding)
     with cache.locked(name):
         entry = cache.load(name)
         if entry is None:
@@ -133,7 +136,7 @@ def read_cached(
             return replace(_from_entry(entry), champion=data.champion, raw=None)
     data = _from_entry(entry)
     if champion and data.raw:
-        answers = champion.ask(data.raw.whole, data.raw.rows, data.raw.table)
+        answers = champion.ask(data.raw.full_table, data.raw.rows, data.raw.table)
         data = replace(data, champion=answers)
     return replace(data, raw=None)
 
@@ -150,8 +153,8 @@ def _as_entry(data: Prepared, raw: HeldOut) -> tuple[dict[str, Any], dict[str, A
             (column.name, column.categories, column.date and asdict(column.date))
             for column in raw.table.columns
         ],
-        "rows": raw.whole.n_rows,
-        "heights": raw.whole.heights,
+        "rows": raw.full_table.n_rows,
+        "heights": raw.full_table.heights,
     }
     arrays = {
         "train": data.train,
@@ -160,7 +163,7 @@ def _as_entry(data: Prepared, raw: HeldOut) -> tuple[dict[str, Any], dict[str, A
         "test_target": data.test_target,
         "raw": raw.table.matrix,
         "held_out": raw.rows,
-        "kept": raw.whole.row_mask,
+        "kept": raw.full_table.row_mask,
     }
     for side, roles in (("train", data.train_roles), ("test", data.test_roles)):
         arrays |= {f"{side}_{role.name}": getattr(roles, role.name) for role in fields(roles)}
@@ -180,7 +183,7 @@ def _from_entry(entry: Entry) -> Prepared:
         for name, categories, date in facts["columns"]
     )
     empty = np.empty((facts["rows"], 0), np.float32)
-    whole = Table(
+    full_table = Table(
         (),
         empty,
         target.name,
@@ -206,6 +209,6 @@ def _from_entry(entry: Entry) -> Prepared:
         raw=HeldOut(
             Table(columns, arrays["raw"], target.name, arrays["test_target"], target.labels),
             arrays["held_out"],
-            whole,
+            full_table,
         ),
     )

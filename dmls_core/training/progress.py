@@ -56,7 +56,7 @@ class Progress:
         self._say = say
         self._total = total
         self._leads = leads
-        self._known: set[int] = set()
+        self._logged: set[int] = set()
         self._scored: set[int] = set()
         self._any_complete = False
         self._best: float | None = None
@@ -130,7 +130,7 @@ class Progress:
     def trial(self, task: SearchTask, metric: str, trial: Trial, *, continued: bool = False) -> None:
         """Log a trial that has ended, or that continued after it was logged before."""
         # Another worker may have logged it first.
-        counted = continued or trial.number in self._known
+        counted = continued or trial.number in self._logged
         self._count(task, trial)
         if counted and trial.same_as is not None:
             return  # the repeated trial has a line
@@ -156,7 +156,7 @@ class Progress:
             self._write(line)
 
     def _count(self, task: SearchTask, trial: Ended) -> None:
-        self._known.add(trial.number)
+        self._logged.add(trial.number)
         if trial.value is None:
             return
         self._scored.add(trial.number)

@@ -72,9 +72,9 @@ def fetch_data(
     files: list[FetchedFile] = []
     hashes = hashes or KnownHashes(None)
     for number, url in enumerate(urls):
-        wanted = etags[number] if etags else None
+        requested_etag = etags[number] if etags else None
         try:
-            path, etag = _fetch(url, wanted, scratch / "data" / str(number))
+            path, etag = _fetch(url, requested_etag, scratch / "data" / str(number))
         except (ObjectMissingError, FileNotFoundError, IsADirectoryError) as error:
             raise DataError(ValidationIssue("there is no such file", file=url)) from error
         except ConflictError as error:
@@ -82,7 +82,7 @@ def fetch_data(
                 ValidationIssue(
                     "the data is not what was accepted: it has changed since",
                     file=url,
-                    expected=f"ETag {wanted}",
+                    expected=f"ETag {requested_etag}",
                     hint="drop the spec again to train on the data as it is now",
                 )
             ) from error
@@ -124,8 +124,8 @@ def _fetch(url: str, etag: str | None, folder: Path) -> tuple[Path, str]:
     """Return the local path of a file, and its ETag if a store gave one."""
     if "://" not in url and etag is None:
         return Path(url).resolve(strict=True), ""
-    place, name = _split(url if "://" in url else str(Path(url).resolve(strict=True)))
-    store = open_store(place)
+    folder_url, name = _split(url if "://" in url else str(Path(url).resolve(strict=True)))
+    store = open_store(folder_url)
     if "://" in url:
         folder.mkdir(parents=True)
         return folder / name, store.download(name, folder / name, etag=etag).etag
@@ -224,7 +224,7 @@ class TrainingJob:
 
 
 def choose_engine(
-    wanted: EngineChoice,
+    device: EngineChoice,
     model: ModelDefinition,
     hyperparameters: Mapping[str, Hyperparameter],
     *,
@@ -236,16 +236,16 @@ def choose_engine(
         SpecError: the requested engine does not support the model, a hyperparameter or ``weighted`` rows.
         EngineUnavailableError: it does, but not on this machine; the message says what is missing.
     """
-    if wanted == "cpu":
+    if device == "cpu":
         return "cpu", for_engine(model, hyperparameters, "cpu", weighted=weighted)
     try:
         space = for_engine(model, hyperparameters, "gpu", weighted=weighted)
     except SpecError:
-        if wanted == "gpu":
+        if device == "gpu":
             raise
         return "cpu", for_engine(model, hyperparameters, "cpu", weighted=weighted)
     if reason := missing_for_gpu(model):
-        if wanted == "gpu":
+        if device == "gpu":
             raise EngineUnavailableError(f"the gpu engine cannot run here: {reason}")
         return "cpu", for_engine(model, hyperparameters, "cpu", weighted=weighted)
     return "gpu", space

@@ -42,8 +42,8 @@ class RunFolder:
         """Distinguishes this folder from an earlier one of the same name; set by ``claim``."""
         self._store = store
         self._claimed = False
-        self._told: dict[str, Any] = {"schema": SCHEMA, "finished": 0, "total": 0, "best": None}
-        self._kept: set[str] = set()
+        self._progress: dict[str, Any] = {"schema": SCHEMA, "finished": 0, "total": 0, "best": None}
+        self._trial_files: set[str] = set()
 
     def claim(self, run_key: str) -> dict[str, Any] | None:
         """Mark the folder as this run's; return ``result.json`` if the run is finished.
@@ -114,14 +114,14 @@ class RunFolder:
                 }
             ),
         )
-        self.progress(self._told | {"state": "failed", "message": str(error)})
+        self.progress(self._progress | {"state": "failed", "message": str(error)})
 
     def progress(self, progress: dict[str, Any]) -> None:
         """Write ``progress.json``, unless the folder may be another run's."""
         if not self._claimed:
             return
-        self._told = progress | {"updated": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        self._store.put(layout.PROGRESS, _json(self._told))
+        self._progress = progress | {"updated": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        self._store.put(layout.PROGRESS, _json(self._progress))
 
     def trials(self, engine: str) -> list[Trial]:
         """Return the trials in the folder that this engine fitted."""
@@ -140,7 +140,7 @@ class RunFolder:
         """Write a trial's file."""
         name = layout.trial(trial.number)
         self._store.put(name, _json(trial.as_json()))
-        self._kept.add(name)
+        self._trial_files.add(name)
 
     def must_leave(self, worker: int) -> bool:
         """Return whether the platform has asked a worker to leave the search."""
@@ -168,7 +168,7 @@ class RunFolder:
         folders that it has confirmed, if its disk was full, but keep the objects in them. A write over such
         an object would not bring its folder back.
         """
-        artifacts, written = [], self._kept.copy()
+        artifacts, written = [], self._trial_files.copy()
         for path in sorted(path for path in (folder / below).rglob("*") if path.is_file()):
             name = path.relative_to(folder).as_posix()
             self._store.upload(name, path)
@@ -177,7 +177,7 @@ class RunFolder:
             artifacts.append({"name": name, "bytes": path.stat().st_size, "sha256": sha256})
             written.add(name)
         for name in sorted(written - {info.key for info in self._store.list("")}):
-            if name in self._kept:
+            if name in self._trial_files:
                 with suppress(ObjectMissingError):  # a trial that is gone is not worth another search
                     content = self._store.get(name)
                     self._store.delete(name)
@@ -248,7 +248,7 @@ class SearchClock:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
         if self._timeout is not None:

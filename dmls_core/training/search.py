@@ -56,8 +56,8 @@ def run_worker(
     spec, task = job.spec, candidates[0].task
     worker = SearchWorker(job.request.worker, spec.search.max_workers if job.study else 1)
 
-    def kept() -> list[Trial]:
-        trials = _kept_trials(candidates, folder)
+    def read_trials() -> list[Trial]:
+        trials = _read_trials(candidates, folder)
         return trials if job.study else contiguous_trials(trials)
 
     def keep(trial: Trial, continued: bool) -> None:
@@ -71,7 +71,7 @@ def run_worker(
                 task, [r.trial for r in records.values() if r.trial and r.trial.value is not None]
             )
 
-    done = kept()
+    done = read_trials()
     if not job.study:
         progress.resume(task, done)
         progress.seconds["search"] = sum(trial.seconds for trial in done)
@@ -80,7 +80,9 @@ def run_worker(
     timeout = clock.left(done, workers=worker.workers) if worker.leads else spec.search.timeout
     progress.limit(clock.remaining if worker.leads else timeout)
     with _storage(job) as storage:
-        study = SearchStudy(storage, study_name(job, folder), candidates, spec.n_trials, kept=kept, keep=keep)
+        study = SearchStudy(
+            storage, study_name(job, folder), candidates, spec.n_trials, read_trials=read_trials, keep=keep
+        )
         if study.join(finished=lambda: folder.result() is not None, leader=worker.leads):
             with clock:
                 optimize(
@@ -93,10 +95,10 @@ def run_worker(
                     stop=stop,
                     leave=partial(_must_leave, folder, worker.number, progress),
                 )
-        return kept() if job.study else study.trials()
+        return read_trials() if job.study else study.trials()
 
 
-def _kept_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
+def _read_trials(candidates: Sequence[ModelCandidate], folder: RunFolder) -> list[Trial]:
     """Return the trials in the run's folder that each model's current engine fitted."""
     engines = {candidate.model: candidate.task.engine.device for candidate in candidates}
     return [

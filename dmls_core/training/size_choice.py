@@ -82,8 +82,10 @@ def _test(
     picks = np.random.default_rng(seed).integers(0, len(truth), (_RESAMPLES, drawn))
     scale = float(np.sqrt(drawn / len(truth)))
 
-    def scores(found: NDArray[np.float32]) -> NDArray[np.float64]:
-        return np.array([compute(metric, truth[pick], found[pick], _picked(weights, pick)) for pick in picks])
+    def scores(predictions: NDArray[np.float32]) -> NDArray[np.float64]:
+        return np.array(
+            [compute(metric, truth[pick], predictions[pick], _picked(weights, pick)) for pick in picks]
+        )
 
     score, resampled = compute(metric, truth, full, weights), scores(full)
     if not np.isfinite(score):
@@ -119,6 +121,6 @@ def _answers(predictions: NDArray[np.float32], *, classifier: bool) -> NDArray[n
 def _squared_errors(truth: NDArray[Any], probabilities: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the squared error of each row's probabilities: (n_rows,)."""
     squares = np.square(probabilities, dtype=np.float64).sum(axis=1)
-    own = probabilities[np.arange(len(truth)), truth].astype(np.float64)
-    errors: NDArray[np.float64] = squares - 2 * own + 1
+    true_probabilities = probabilities[np.arange(len(truth)), truth].astype(np.float64)
+    errors: NDArray[np.float64] = squares - 2 * true_probabilities + 1
     return errors

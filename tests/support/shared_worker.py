@@ -156,7 +156,7 @@ def work(url: str, out: Path, wanted: dict[str, Any]) -> None:
         name,
         candidates,
         wanted["n_trials"],
-        kept=lambda: folder.trials("cpu"),
+        read_trials=lambda: folder.trials("cpu"),
         keep=lambda trial, _: folder.keep(trial),
     )
 

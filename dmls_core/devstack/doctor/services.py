@@ -210,7 +210,7 @@ def _pool(rest: AirflowClient, name: str) -> Check:
     slots = pool["slots"] if pool else pools()[name]
     command = f"airflow pools set {name} {slots} 'DMLS trainers' --include-deferred"
     if pool is None:
-        return Check(title, "broken", "there is none", f"{command}: without it tasks wait for ever")
+        return Check(title, "broken", "there is none", f"{command}: without it tasks never start")
     if not pool["include_deferred"]:
         return Check(title, "broken", "it does not limit how many trainers run", command)
     return Check(title, "ok", f"{slots} slots")

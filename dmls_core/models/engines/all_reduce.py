@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 def all_reduce(cluster: Cluster, library: Library) -> Iterator[Sequence[Member | DaskFuture]]:
     """Yield a member for each worker, as an argument of the functions to call there."""
     if library == "lightgbm":
-        yield cluster.kept("lightgbm", _connect_sockets)
+        yield cluster.cached("lightgbm", _connect_sockets)
         return
     from xgboost.tracker import RabitTracker
 

@@ -376,7 +376,7 @@ class Reader(ABC):
     def csv(
         self,
         path: Path,
-        kinds: Mapping[int, Literal["float32", "float64", "str"]],
+        dtypes: Mapping[int, Literal["float32", "float64", "str"]],
         *,
         header_lines: int,
         columns: int,
@@ -384,7 +384,7 @@ class Reader(ABC):
         """Read columns, by position, from a CSV file of ``columns`` columns."""
 
     @abstractmethod
-    def parquet(self, path: Path, kinds: Mapping[str, Literal["float32", "float64", "str"]]) -> Any:  # noqa: ANN401
+    def parquet(self, path: Path, dtypes: Mapping[str, Literal["float32", "float64", "str"]]) -> Any:  # noqa: ANN401
         """Read columns of a Parquet file."""
 
 
@@ -398,15 +398,15 @@ def useful_threads(features: Array, threads: int) -> int:
     return threads if features.size >= _PARALLEL_CELLS else 1
 
 
-_PLACE = re.compile(r"^\S+\.cpp:\d+: ")
-"""The place in its source code at the beginning of a message of CatBoost."""
+_SOURCE_POSITION = re.compile(r"^\S+\.cpp:\d+: ")
+"""The position in its source code at the beginning of a message of CatBoost."""
 
 
 def refusal(model: ModelDefinition, error: Exception) -> Exception:
     """Return the exception to raise if a library fails to fit: ``MemoryError`` or ``DataError``."""
     if "bad_alloc" in str(error) or "out of memory" in str(error).lower():
         return MemoryError(str(error))
-    lines = _PLACE.sub("", str(error)).strip().splitlines()
+    lines = _SOURCE_POSITION.sub("", str(error)).strip().splitlines()
     message = lines[0] if lines else type(error).__name__
     return DataError(ValidationIssue(f"{model.name} cannot be fitted: {message}"))
 

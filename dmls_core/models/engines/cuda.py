@@ -66,7 +66,7 @@ class CudaEngine(Engine):
         return CudfReader()
 
 
-Kind = Literal["float32", "float64", "str"]
+Dtype = Literal["float32", "float64", "str"]
 """The type of a column."""
 
 _FAILURES = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
@@ -79,7 +79,7 @@ class CudfReader(Reader):
     """Reads columns of a file with cuDF."""
 
     def csv(
-        self, path: Path, kinds: Mapping[int, Kind], *, header_lines: int, columns: int
+        self, path: Path, dtypes: Mapping[int, Dtype], *, header_lines: int, columns: int
     ) -> pa.Table | None:
         """Read columns of a CSV file, given ``header_lines`` above the first record of ``columns`` fields.
 
@@ -90,7 +90,7 @@ class CudfReader(Reader):
         import cudf
 
         # A record has the right number of fields if its last column has a value and the next one has none.
-        probes = {columns - 1: "str", columns: "str"} | dict(kinds)
+        probes = {columns - 1: "str", columns: "str"} | dict(dtypes)
         try:
             frame = cudf.read_csv(
                 str(path),
@@ -99,7 +99,7 @@ class CudfReader(Reader):
                 names=[str(position) for position in range(columns + 1)],
                 usecols=[str(position) for position in sorted(probes)],
                 # Read in double precision and rounded: cuDF's own single precision may be a digit off.
-                dtype={str(at): "str" if kind == "str" else "float64" for at, kind in probes.items()},
+                dtype={str(at): "str" if dtype == "str" else "float64" for at, dtype in probes.items()},
                 # The encoder decides which texts are missing values.
                 keep_default_na=False,
                 na_values=[""],
@@ -107,31 +107,33 @@ class CudfReader(Reader):
             )
             if frame[str(columns)].notnull().any() or frame[str(columns - 1)].isnull().any():
                 return None
-            found = {str(position): _clean(frame[str(position)], kind) for position, kind in kinds.items()}
-            kept = {name: column for name, column in found.items() if column is not None}
-            return cudf.DataFrame(kept).to_arrow(preserve_index=False)
+            columns_by_name = {
+                str(position): _clean(frame[str(position)], dtype) for position, dtype in dtypes.items()
+            }
+            present = {name: column for name, column in columns_by_name.items() if column is not None}
+            return cudf.DataFrame(present).to_arrow(preserve_index=False)
         except _FAILURES as error:
             log.info("cuDF cannot read %s: %s", path.name, error)
             return None
 
-    def parquet(self, path: Path, kinds: Mapping[str, Kind]) -> pa.Table | None:
+    def parquet(self, path: Path, dtypes: Mapping[str, Dtype]) -> pa.Table | None:
         """Read columns of a Parquet file; return ``None`` if cuDF cannot read it."""
         import cudf
 
         try:
-            frame = cudf.read_parquet(str(path), columns=list(kinds))
-            typed = {name: frame[name].astype(kind) for name, kind in kinds.items() if kind != "str"}
-            return frame.assign(**typed)[list(kinds)].to_arrow(preserve_index=False)
+            frame = cudf.read_parquet(str(path), columns=list(dtypes))
+            typed = {name: frame[name].astype(dtype) for name, dtype in dtypes.items() if dtype != "str"}
+            return frame.assign(**typed)[list(dtypes)].to_arrow(preserve_index=False)
         except _FAILURES as error:
             log.info("cuDF cannot read %s: %s", path.name, error)
             return None
 
 
-def _clean(column: cudf.Series, kind: Kind) -> cudf.Series | None:
+def _clean(column: cudf.Series, dtype: Dtype) -> cudf.Series | None:
     """Return a column as its type; None for numbers with a gap, which may be an invalid value."""
-    if kind == "str":
+    if dtype == "str":
         return column
     # NaN is not null in cuDF, but differs from itself.
     if column.isnull().any() or (column != column).any():
         return None
-    return column.astype(kind)
+    return column.astype(dtype)

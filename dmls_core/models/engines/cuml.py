@@ -40,13 +40,13 @@ _OUT_OF_BAG = "_compute_oob_score"
 no public method or attribute does."""
 
 
-def recording(kind: type[Any]) -> type[Any]:
+def recording(forest_class: type[Any]) -> type[Any]:
     """Return a class of cuML's forests that keeps its trees' draws as ``drawn``, and computes no score."""
 
     def keep(self: Any, *arguments: Any) -> None:  # noqa: ANN401 - cuML is not typed
         self.drawn = arguments[-1]
 
-    return type(kind.__name__, (kind,), {_OUT_OF_BAG: keep})
+    return type(forest_class.__name__, (forest_class,), {_OUT_OF_BAG: keep})
 
 
 class FittedCumlForest(FittedTrees):
@@ -134,9 +134,9 @@ class CumlForestEngine(CudaEngine, ForestEngine):
         from cuml.ensemble import RandomForestClassifier, RandomForestRegressor
 
         settings = self.effective(model, params)
-        kind = RandomForestClassifier if n_classes else RandomForestRegressor
+        forest_class = RandomForestClassifier if n_classes else RandomForestRegressor
         record = record and bool(settings["bootstrap"])
-        forest = (recording(kind) if record else kind)(
+        forest = (recording(forest_class) if record else forest_class)(
             **self.library_arguments(settings),
             oob_score=record,
             n_bins=min(BINS, len(features)),

@@ -33,21 +33,21 @@ def as_double(model: treelite.Model) -> treelite.Model:
 
     if model.input_type == _DOUBLE:
         return model
-    found = _empty(model)
+    converted = _empty(model)
     # A field that is set has the memory of the array, which Treelite's Python package never releases. Arrays
     # of fields are views of a model's memory, so they are copied.
-    header, new_header = model.get_header_accessor(), found.get_header_accessor()
+    header, new_header = model.get_header_accessor(), converted.get_header_accessor()
     for name in _HEADER:
         value = header.get_field(name)
         new_header.set_field(name, value if isinstance(value, str) else value.copy())
     for number in range(model.num_tree):
-        tree, new = model.get_tree_accessor(number), found.get_tree_accessor(number)
+        tree, new = model.get_tree_accessor(number), converted.get_tree_accessor(number)
         for name in _TREE:
             values = tree.get_field(name)
             new.set_field(name, values.astype(np.float64 if values.dtype == np.float32 else values.dtype))
         for name in _STATISTICS:
             new.set_field(name, tree.get_field(name)[:0].copy())
-    return found
+    return converted
 
 
 def _empty(model: treelite.Model) -> treelite.Model:

@@ -142,13 +142,13 @@ _REGRESSOR = (
 def _forest(family: Literal["random-forest", "extra-trees"], task: Task, description: str) -> ModelDefinition:
     classifier = task == "classification"
     extra = family == "extra-trees"
-    own = (*(_CLASSIFIER if classifier else _REGRESSOR), _bootstrap(default=not extra))
+    definitions = (*(_CLASSIFIER if classifier else _REGRESSOR), _bootstrap(default=not extra))
     return ModelDefinition(
         name=f"{family}-{'classifier' if classifier else 'regressor'}",
         task=task,
         family=family,
         description=description,
-        hyperparameters=by_name(*_SHARED, *own),
+        hyperparameters=by_name(*_SHARED, *definitions),
         missing_values=False,
         search={
             "n_estimators": {"min": 50, "max": 500},

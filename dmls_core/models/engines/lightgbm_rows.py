@@ -63,10 +63,12 @@ def dataset(
     """Return rows to bin, by themselves or by the sample of all nodes."""
     import lightgbm
 
-    kinds: Any = list(categories) or "auto"  # which is none for a matrix
+    categorical: Any = list(categories) or "auto"  # which is none for a matrix
     if not isinstance(features, NodeRows):
-        return lightgbm.Dataset(features, target, weight=weights, params=options, categorical_feature=kinds)
-    reference = lightgbm.Dataset(features.sample, params=options, categorical_feature=kinds)
+        return lightgbm.Dataset(
+            features, target, weight=weights, params=options, categorical_feature=categorical
+        )
+    reference = lightgbm.Dataset(features.sample, params=options, categorical_feature=categorical)
     return lightgbm.Dataset(
         features.features, target, weight=weights, params=options, reference=reference.construct()
     )

@@ -77,12 +77,12 @@ def _add_nodes(builder: Any, splits: list[tuple[int, float]], leaves: FloatArray
     leaves is left of the last split. A missing value is above no border.
     """
     waiting = [(0, len(splits), leaves)]
-    known = 1
+    next_number = 1
     while waiting:
-        number, level, own = waiting.pop()
+        number, level, values = waiting.pop()
         builder.start_node(number)
-        if (own == own[0]).all():
-            builder.leaf(float(own[0]))
+        if (values == values[0]).all():
+            builder.leaf(float(values[0]))
         else:
             column, border = splits[level - 1]
             builder.numerical_test(
@@ -90,10 +90,10 @@ def _add_nodes(builder: Any, splits: list[tuple[int, float]], leaves: FloatArray
                 border,
                 default_left=True,
                 opname="<=",
-                left_child_key=known,
-                right_child_key=known + 1,
+                left_child_key=next_number,
+                right_child_key=next_number + 1,
             )
-            half = len(own) // 2
-            waiting += [(known, level - 1, own[:half]), (known + 1, level - 1, own[half:])]
-            known += 2
+            half = len(values) // 2
+            waiting += [(next_number, level - 1, values[:half]), (next_number + 1, level - 1, values[half:])]
+            next_number += 2
         builder.end_node()

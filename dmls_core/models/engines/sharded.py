@@ -154,10 +154,14 @@ def send_rows(
         for worker, size in enumerate(sizes.tolist())
     ]
     for worker, first, positions, block in parts:
-        own = [None if values is None else values[positions] for values in (target, weights)]
+        arrays = [None if values is None else values[positions] for values in (target, weights)]
         # One part at a time: neither process holds more than that beside its rows.
         cluster.wait(
-            [cluster.submit(worker, _fill_shard, shards[worker], first, *cluster.send(worker, [block, *own]))]
+            [
+                cluster.submit(
+                    worker, _fill_shard, shards[worker], first, *cluster.send(worker, [block, *arrays])
+                )
+            ]
         )
     return shards
 
@@ -197,13 +201,13 @@ def _fill_shard(
     target: NDArray[Any] | None,
     weights: NDArray[np.float64] | None,
 ) -> None:
-    """Copy rows to their places."""
-    own = slice(first, first + len(features))
-    shard.features[own] = features
+    """Copy rows into a shard, from row ``first`` on."""
+    block = slice(first, first + len(features))
+    shard.features[block] = features
     if shard.target is not None:
-        shard.target[own] = target
+        shard.target[block] = target
     if shard.weights is not None:
-        shard.weights[own] = weights
+        shard.weights[block] = weights
 
 
 def _fit_shard(arguments: FitArguments, shard: Shard, sample: FloatArray | None, member: Member) -> Any:  # noqa: ANN401

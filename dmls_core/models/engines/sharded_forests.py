@@ -77,7 +77,7 @@ def shard_seed(seed: int, number: int) -> int:
 
 
 def join_forests(forests: Sequence[Forest], *, seed: int) -> Forest:
-    """Return one forest with the trees of each shard's in turn, in the first one's place.
+    """Return one forest with the trees of each shard's in turn; it replaces the first one.
 
     A shard may lack classes: its trees get leaves for the others.
     """

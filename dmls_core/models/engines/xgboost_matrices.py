@@ -52,8 +52,8 @@ def fit_bytes(rows: int, columns: int, params: Mapping[str, Scalar], histograms:
     if stored:
         sampled = min(rows, rows_to_bin(columns))
         return max(columns * (_sketch_bytes(sampled, bins) + 6 * sampled), 2 * BLOCK_BYTES + widest)
-    kept = min(widest, histograms + 4 * nodes)
-    return _BUFFERS + 2 * rows * columns + max(columns * _sketch_bytes(rows, bins), kept)
+    growing = min(widest, histograms + 4 * nodes)
+    return _BUFFERS + 2 * rows * columns + max(columns * _sketch_bytes(rows, bins), growing)
 
 
 def _category_levels(features: Array, categories: Sequence[int]) -> list[int]:
@@ -80,8 +80,8 @@ def total_bins(features: Array, categories: Sequence[int], max_bin: Scalar) -> i
 
 def has_new_levels(scored: Array, features: Array, categories: Sequence[int]) -> bool:
     """Return whether ``scored`` has codes of categories beyond those of ``features``."""
-    own, known = (_category_levels(rows, categories) for rows in (scored, features))
-    return any(map(int.__gt__, own, known))
+    scored_levels, levels = (_category_levels(rows, categories) for rows in (scored, features))
+    return any(map(int.__gt__, scored_levels, levels))
 
 
 def feature_types(features: Array, categories: Sequence[int]) -> dict[str, Any]:
@@ -129,8 +129,11 @@ def _sampled(
     rows = np.arange(len(matrix), dtype=np.int32)
     if len(matrix) > (most := rows_to_bin(matrix.shape[1])):
         chosen = np.random.default_rng(0).choice(len(matrix), most, replace=False)
-        kinds = enumerate(feature_types or ())
-        largest = [int(matrix[:, position].argmax()) for position, kind in kinds if kind == "c"]
+        largest = [
+            int(matrix[:, position].argmax())
+            for position, feature_type in enumerate(feature_types or ())
+            if feature_type == "c"
+        ]
         rows = np.unique(np.concatenate([chosen, largest]).astype(np.int32))
     chosen_weights = None if weights is None else weights[rows]
     return xgboost.QuantileDMatrix(

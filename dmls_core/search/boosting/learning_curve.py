@@ -63,8 +63,8 @@ def scored_rounds(model: ModelDefinition, space: Space) -> tuple[int, ...]:
 
 def rung_rounds(learning_rate: float, last: int) -> tuple[int, ...]:
     """Return the rounds of the first rungs of a booster that grows to ``last`` rounds."""
-    wanted = RUNG_ROUNDS * math.exp(-RATE_EXPONENT * math.log(learning_rate))
-    first = max(1, round(min(wanted, last / _EARLY)))
+    rounds = RUNG_ROUNDS * math.exp(-RATE_EXPONENT * math.log(learning_rate))
+    first = max(1, round(min(rounds, last / _EARLY)))
     return tuple(min(last, round(first * _RUNG_GROWTH**rung)) for rung in range(RUNGS))
 
 
@@ -87,8 +87,8 @@ def loss_share(
     """
     if prediction.ndim == 1:
         return 0.0
-    own = prediction[np.arange(len(truth)), truth].astype(np.float64)
-    losses = -np.log(np.maximum(own, 1e-15))
+    probabilities = prediction[np.arange(len(truth)), truth].astype(np.float64)
+    losses = -np.log(np.maximum(probabilities, 1e-15))
     if weights is not None and not weights.any():
         return 0.0
     loss = float(np.average(losses, weights=weights))

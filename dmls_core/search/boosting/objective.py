@@ -27,7 +27,7 @@ from dmls_core.search.task import SearchTask, Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec.definitions import Range, Scalar
 
-KEPT = 6
+MAX_FOLDS = 6
 """Maximum number of binned folds in memory. Each takes about a byte per cell, a quarter of the matrix."""
 
 
@@ -52,24 +52,24 @@ def bin_rows(
 
 
 class BinnedFolds:
-    """Bins each fold at its first use; keeps the ``KEPT`` most recently used ones."""
+    """Bins each fold at its first use; keeps the ``MAX_FOLDS`` most recently used ones."""
 
     def __init__(self, task: SearchTask) -> None:
         self._task = task
-        self._kept: OrderedDict[tuple[Scalar, ...], Binned] = OrderedDict()
+        self._folds: OrderedDict[tuple[Scalar, ...], Binned] = OrderedDict()
 
     def get(self, number: int, params: Mapping[str, Scalar]) -> Binned:
         """Return the fold ``number`` in the bins of ``params``."""
         task = self._task
         engine = cast("BoostingEngine", task.engine)
         key = (number, *engine.binning(task.model, params))
-        if key not in self._kept:
-            while len(self._kept) >= KEPT:
-                self._kept.popitem(last=False)
+        if key not in self._folds:
+            while len(self._folds) >= MAX_FOLDS:
+                self._folds.popitem(last=False)
             fold = task.folds[number]
-            self._kept[key] = bin_rows(task, params, fold.train, fold.test)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+            self._folds[key] = bin_rows(task, params, fold.train, fold.test)
+        self._folds.move_to_end(key)
+        return self._folds[key]
 
 
 class _StoppedError(Exception):

@@ -153,20 +153,20 @@ class IncrementalForest(SummedForest):
 
     def _split_slots(self, pruned_leaves: NDArray[np.int32]) -> None:
         """Give prunings separate sums from the first tree on in which they differ."""
-        places: dict[tuple[int, bytes], int] = {}
+        slots: dict[tuple[int, bytes], int] = {}
         before = self._sums.shape[1]
         # For each slot, the slot that its sums are copied from.
         source = list(range(before))
         taken: set[int] = set()
         for position, slot in enumerate(self._slots):
             key = slot, pruned_leaves[:, position].tobytes()
-            if key not in places:
-                places[key] = slot
+            if key not in slots:
+                slots[key] = slot
                 if slot in taken:
-                    places[key] = len(source)
+                    slots[key] = len(source)
                     source.append(slot)
                 taken.add(slot)
-            self._slots[position] = places[key]
+            self._slots[position] = slots[key]
         if len(source) > before:
             self._sums = self._sums[:, source]
 
@@ -249,8 +249,8 @@ class BlockForest(ForestScorer):
         for some in read_trees(fitted.to_treelite(), self.outputs, most=most):
             last = first + len(some.roots)
             part = None if votes is None else votes[:, first:last]
-            for place, found in sum_predictions(some, parts.limits, probe, rows, engine, part):
-                self._sums[place] += found
+            for position, sums in sum_predictions(some, parts.limits, probe, rows, engine, part):
+                self._sums[position] += sums
             first = last
         self._counts += first if votes is None else engine.fetch(votes.sum(axis=1)).astype(np.int64)
         self._trees = trees
@@ -311,22 +311,22 @@ def sum_predictions(
     itself = np.arange(len(trees.rows))[:, None]
     for least, group in _by_rows(limits, rows).items():
         children = place(np.where((trees.rows < least)[:, None], itself, trees.children).ravel())
-        at, steps, found = start, 0, None
+        at, steps, sums = start, 0, None
         for position, limit in sorted(group, key=lambda one: one[1]):
             while steps < min(limit, trees.depth):
                 up = (probe[lines, features[at]] > thresholds[at]).astype(np.int64)
-                at, steps, found = children[2 * at + up], steps + 1, None
-            if found is None:
+                at, steps, sums = children[2 * at + up], steps + 1, None
+            if sums is None:
                 each = values[at]
-                found = (each if votes is None else each * votes[:, :, None]).sum(axis=1)
-            yield position, found
+                sums = (each if votes is None else each * votes[:, :, None]).sum(axis=1)
+            yield position, sums
 
 
 def _by_rows(limits: Sequence[Mapping[str, Scalar]], rows: int) -> dict[float, list[tuple[int, float]]]:
     """Return minimum rows of a split -> the prunings with it, each with its maximum depth."""
-    found: dict[float, list[tuple[int, float]]] = {}
+    groups: dict[float, list[tuple[int, float]]] = {}
     for number, limit in enumerate(limits):
         least = restrictiveness("min_samples_split", limit.get("min_samples_split", 0), rows)
         depth = -restrictiveness("max_depth", limit.get("max_depth", "none"), rows)
-        found.setdefault(least, []).append((number, depth))
-    return found
+        groups.setdefault(least, []).append((number, depth))
+    return groups

@@ -153,11 +153,11 @@ class Configuration:
     def _jackknife(self) -> NDArray[np.float64]:
         """Return the score of the best pruning without each group of rows: (``GROUPS``,)."""
         best = best_limits(self.means(), self._task.direction)
-        found = [
+        scores = [
             forest.scores_without(best, groups, GROUPS)
             for forest, groups in zip(self.forests, self._groups, strict=True)
         ]
-        mean: NDArray[np.float64] = np.mean(found, axis=0)
+        mean: NDArray[np.float64] = np.mean(scores, axis=0)
         return mean
 
     def failed(self, error: DataError) -> Trial:
@@ -202,8 +202,8 @@ def start_forest(
     if isinstance(split.features, ForestShards):
         return ShardedForest(task, parts, split, params)
     threads = useful_threads(task.features, task.threads)
-    kind = IncrementalForest if isinstance(task.engine, GrowingForestEngine) else BlockForest
-    return kind(task, parts, split, params, threads=threads)
+    forest_class = IncrementalForest if isinstance(task.engine, GrowingForestEngine) else BlockForest
+    return forest_class(task, parts, split, params, threads=threads)
 
 
 FIRST_RUNG_BYTES = 256 * 2**20

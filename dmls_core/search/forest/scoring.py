@@ -173,8 +173,8 @@ def prepare_scoring(task: SearchTask, space: Space, limits: int) -> ScoringData:
         train, probed = task.engine.place(fold.train), task.engine.place(rows)
         matrix, target, probe = features[train], task.target[train], features[probed]
         weights = task.weighing(fold.train).get("weights"), _of(task.weights, rows)
-        places = np.arange(len(rows))
-        splits.append(ScoringSplit(matrix, target, probe, places, task.truth[rows], False, *weights))
+        positions = np.arange(len(rows))
+        splits.append(ScoringSplit(matrix, target, probe, positions, task.truth[rows], False, *weights))
     return ScoringData(tuple(splits), bins)
 
 
@@ -281,10 +281,10 @@ class ForestScorer(ABC):
         truth = self._split.truth[rows]
         first = self.first_equal()
         weights = _of(self._split.scored_weights, rows)
-        found = {
+        scores = {
             limit: self._task.score(truth, self.prediction(limit, rows), weights) for limit in set(first)
         }
-        return tuple(found[limit] for limit in first)
+        return tuple(scores[limit] for limit in first)
 
     def scores_without(self, limit: int, groups: NDArray[Any], count: int) -> NDArray[np.float64]:
         """Return the score under a pruning without the rows of each group in turn: (count,).
@@ -294,15 +294,15 @@ class ForestScorer(ABC):
         rows = np.flatnonzero(self.has_votes())
         truth, prediction, group = self._split.truth[rows], self.prediction(limit, rows), groups[rows]
         weights = _of(self._split.scored_weights, rows)
-        found = []
+        scores = []
         for number in range(count):
-            kept = group != number
+            others = group != number
             try:
-                found.append(self._task.score(truth[kept], prediction[kept], _of(weights, kept)))
+                scores.append(self._task.score(truth[others], prediction[others], _of(weights, others)))
             except DataError:
                 # The group has all rows of a class, or the only row: count it as no change.
-                found.append(self._task.score(truth, prediction, weights))
-        return np.asarray(found)
+                scores.append(self._task.score(truth, prediction, weights))
+        return np.asarray(scores)
 
 
 class SummedForest(ForestScorer):

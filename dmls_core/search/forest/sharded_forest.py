@@ -179,9 +179,9 @@ class ShardedForest(SummedForest):
     def _merge(self, votes: list[ShardVotes]) -> None:
         """Add up the predictions of all shards; prunings that are equal on each share a slot."""
         keys = list(zip(*(part.slots for part in votes), strict=True))
-        places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-        self._slots = [places[key] for key in keys]
-        self._sums = np.zeros((len(self._counts), len(places), self.outputs))
+        slots = {key: slot for slot, key in enumerate(dict.fromkeys(keys))}
+        self._slots = [slots[key] for key in keys]
+        self._sums = np.zeros((len(self._counts), len(slots), self.outputs))
         self._counts[:] = 0
         for number, part in enumerate(votes):
             rows = self._shards.voted[number]
@@ -189,8 +189,8 @@ class ShardedForest(SummedForest):
             columns = np.arange(self.outputs)
             if self.codes is not None and part.codes is not None:
                 columns = np.searchsorted(self.codes, part.codes)
-            for key, place in places.items():
-                self._sums[:, place][np.ix_(rows, columns)] += part.sums[:, key[number]]
+            for key, slot in slots.items():
+                self._sums[:, slot][np.ix_(rows, columns)] += part.sums[:, key[number]]
         self._nbytes = max(part.nbytes for part in votes)
 
     def release_forest(self, trees: int, limits: Mapping[str, Scalar]) -> Forest:
@@ -205,8 +205,8 @@ class ShardedForest(SummedForest):
                 for number, (forest, count) in enumerate(zip(forests, counts, strict=True))
                 if count
             ]
-            found: list[Forest] = self._cluster.results(calls)
-            return found
+            grown: list[Forest] = self._cluster.results(calls)
+            return grown
 
         return join_forests(self._cluster.retried(attempt), seed=self._task.seed)
 

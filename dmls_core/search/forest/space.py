@@ -91,8 +91,8 @@ def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
         rows //= task.features.cluster.nodes
     fixed = dict(split.fixed)
     if TREES in space.searched:
-        found = axis(space.searched[TREES], _SIZE_POINTS)
-        sizes = tuple(sorted({int(value) for value in found}))
+        tree_counts = axis(space.searched[TREES], _SIZE_POINTS)
+        sizes = tuple(sorted({int(value) for value in tree_counts}))
     else:
         sizes = (int(task.engine.effective(task.model, fixed)[TREES]),)
         fixed[TREES] = sizes[0]

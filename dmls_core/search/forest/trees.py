@@ -116,9 +116,9 @@ def prune_forest(
 
 def prune_tree(tree: Tree, limits: Mapping[str, Scalar], rows: int, bins: Bins | None) -> Tree:
     """Return the tree that would have grown with these limits; see ``prune_forest``."""
-    found = Nodes.of(tree)
-    stops = found.stops([limits], rows)[:, 0]
-    leaf_of = found.pruned_leaves([limits], rows)[:, 0]
+    grown = Nodes.of(tree)
+    stops = grown.stops([limits], rows)[:, 0]
+    leaf_of = grown.pruned_leaves([limits], rows)[:, 0]
     kept_nodes = np.flatnonzero(leaf_of == np.arange(len(leaf_of)))
     new_position = np.full(len(leaf_of), LEAF)
     new_position[kept_nodes] = np.arange(len(kept_nodes))
@@ -134,7 +134,7 @@ def prune_tree(tree: Tree, limits: Mapping[str, Scalar], rows: int, bins: Bins |
     smaller = type(tree)(tree.n_features, np.asarray(tree.n_classes, dtype=np.intp), tree.n_outputs)
     smaller.__setstate__(
         {
-            "max_depth": int(found.depths[kept_nodes].max()),
+            "max_depth": int(grown.depths[kept_nodes].max()),
             "node_count": len(kept_nodes),
             "nodes": nodes,
             "values": state["values"][kept_nodes].copy(),
@@ -161,7 +161,7 @@ AHEAD = 2
 
 Result = TypeVar("Result")
 
-_own = threading.local()
+_thread_state = threading.local()
 
 _verified: dict[str, bool] = {}
 """Kind of forest -> whether a tree that grew here equals scikit-learn's."""
@@ -194,10 +194,10 @@ class TreeBuilder:
             return None
         codes = np.unique(target, return_inverse=True)[1] if hasattr(template, "classes_") else target
         builder = cls(forest, features, np.ascontiguousarray(codes.reshape(-1, 1), np.float64))
-        kind = _kind(forest, weighted=weighted)
-        if kind not in _verified:
-            _verified[kind] = builder.matches_scikit_learn()
-        return builder if _verified[kind] else None
+        key = _builder_key(forest, weighted=weighted)
+        if key not in _verified:
+            _verified[key] = builder.matches_scikit_learn()
+        return builder if _verified[key] else None
 
     def matches_scikit_learn(self) -> bool:
         """Return whether the builder grows the forest's second tree identically."""
@@ -268,10 +268,10 @@ class TreeBuilder:
 
 def trees_before_builder(forest: Any, *, weighted: bool = False) -> int:  # noqa: ANN401 - scikit-learn
     """Return how many trees a forest grows itself: a template, and one to compare if its kind is new."""
-    return 1 if _verified.get(_kind(forest, weighted=weighted)) else 2
+    return 1 if _verified.get(_builder_key(forest, weighted=weighted)) else 2
 
 
-def _kind(forest: Any, *, weighted: bool) -> str:  # noqa: ANN401 - scikit-learn is not typed
+def _builder_key(forest: Any, *, weighted: bool) -> str:  # noqa: ANN401 - scikit-learn is not typed
     weights = getattr(forest, "class_weight", None)
     return str((type(forest), forest.criterion, forest.bootstrap, weights, weighted))
 
@@ -301,9 +301,9 @@ def build_trees(
 
 def _seeded(seed: int) -> np.random.RandomState:
     """Return this thread's generator, reseeded: creating a new one takes ten times longer."""
-    if not hasattr(_own, "generator"):
-        _own.generator = np.random.RandomState()
-    generator: np.random.RandomState = _own.generator
+    if not hasattr(_thread_state, "generator"):
+        _thread_state.generator = np.random.RandomState()
+    generator: np.random.RandomState = _thread_state.generator
     generator.seed(seed)
     return generator
 

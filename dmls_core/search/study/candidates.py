@@ -64,7 +64,7 @@ class Promotions:
         """Take a promotion."""
         self._study.enqueue_trial({}, user_attrs={NUMBER: promotion.first.number})
         asked = self._study.ask({})
-        self.claims.mark(asked)
+        self.claims.add(asked)
         return asked
 
     def finish(self, asked: optuna.Trial, rung: Rung) -> None:
@@ -188,14 +188,14 @@ class CandidateStudy:
 
         ``position`` is the number of trials of this model with smaller numbers.
         """
-        given: Mapping[str, Any] = stale.params if stale else {}
-        if not given and self._grid:
+        params: Mapping[str, Any] = stale.params if stale else {}
+        if not params and self._grid:
             point = self._grid_point(position) or self._known_points[position % len(self._known_points)]
-            given = self._distributions.encode(point)
-        elif not given and position < len(self._portfolio):
-            given = self._distributions.encode(self._portfolio[position])
-        asked = self._ask(number, given)
-        self.claims.mark(asked)
+            params = self._distributions.encode(point)
+        elif not params and position < len(self._portfolio):
+            params = self._distributions.encode(self._portfolio[position])
+        asked = self._ask(number, params)
+        self.claims.add(asked)
         return asked
 
     def adopt(self, trial: Trial) -> None:
@@ -255,7 +255,7 @@ class CandidateStudy:
         """Return the bracket of successive halving that new trials join; 0 for other models."""
         if not self.promotions:
             return 0
-        trials = self._own(records)
+        trials = self._trials_of(records)
         last = max((trial.bracket for trial in trials), default=0)
         return last + any(trial.bracket == last and _won(trial) for trial in trials)
 
@@ -264,7 +264,7 @@ class CandidateStudy:
         if not self.promotions:
             return []
         bracket = self.bracket(records)
-        waiting = [t for t in self._own(records) if t.bracket == bracket and t.state != "failed"]
+        waiting = [t for t in self._trials_of(records) if t.bracket == bracket and t.state != "failed"]
         return waiting if any(trial.same_as is None for trial in waiting) else []
 
     def _record(self, number: int, trial: FrozenTrial) -> TrialRecord:
@@ -279,7 +279,7 @@ class CandidateStudy:
             return record
         return TrialRecord(number, model, "running" if running(trial) else "stale", trial.params)
 
-    def _own(self, records: Mapping[int, TrialRecord]) -> list[Trial]:
+    def _trials_of(self, records: Mapping[int, TrialRecord]) -> list[Trial]:
         model = self.candidate.model
         return [r.trial for _, r in sorted(records.items()) if r.model == model and r.trial]
 

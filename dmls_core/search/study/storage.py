@@ -112,7 +112,7 @@ class TrialClaims:
         """Return all trials, after failing those of dead workers; raise ``KeyError`` if the study is gone.
 
         A worker marks its trial as claimed before it leaves the lock. A waiting or running trial without the
-        mark therefore lost its worker in between.
+        attribute therefore lost its worker in between.
         """
         if self._storage.shared:
             optuna.storages.fail_stale_trials(self._study)
@@ -121,9 +121,9 @@ class TrialClaims:
                     self._storage.optuna.set_trial_state_values(self.id_of(trial.number), TrialState.FAIL)
         return self._study.get_trials(deepcopy=False)
 
-    def mark(self, asked: optuna.Trial) -> None:
+    def add(self, asked: optuna.Trial) -> None:
         """Mark a trial as claimed."""
-        # In this order: a marked trial without heartbeats counts as stale.
+        # In this order: a claimed trial without heartbeats counts as stale.
         if self._storage.shared:
             self._storage.beat(self.id_of(asked.number))
         asked.set_user_attr(CLAIMED, True)

@@ -37,7 +37,7 @@ STOPPED = "dmls:stopped"
 CLOSED = "dmls:closed"
 """Attribute of a study: the time was up, or early stopping ended the search."""
 
-Kept = Callable[[], Sequence[Trial]]
+ReadTrials = Callable[[], Sequence[Trial]]
 """Returns the trials in the run's folder, which take precedence over the storage."""
 
 Keep = Callable[[Trial, bool], None]
@@ -59,9 +59,9 @@ class Claim:
 class SearchStudy:
     """The trials of one search.
 
-    Its ``name`` is the same for all workers; ``n_trials`` is the wanted number of trials with a value.
-    ``keep`` writes a trial to the run's folder, with ``True`` if an earlier rung had ended it. ``kept`` reads
-    all of them.
+    Its ``name`` is the same for all workers; ``n_trials`` is the requested number of trials with a value.
+    ``keep`` writes a trial to the run's folder, with ``True`` if an earlier rung had ended it.
+    ``read_trials`` reads all of them.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class SearchStudy:
         candidates: Sequence[ModelCandidate],
         n_trials: int,
         *,
-        kept: Kept,
+        read_trials: ReadTrials,
         keep: Keep,
     ) -> None:
         self._storage = storage
         self._name = name
         self._candidates = candidates
         self._n_trials = n_trials
-        self._kept = kept
+        self._read_trials = read_trials
         self._keep = keep
         self._studies: dict[str, CandidateStudy] = {}
         self.progress: SearchProgress | None = None
@@ -98,7 +98,7 @@ class SearchStudy:
                 for candidate in self._candidates
             }
             records = self._records()
-            for trial in sorted(self._kept(), key=lambda trial: trial.number):
+            for trial in sorted(self._read_trials(), key=lambda trial: trial.number):
                 record = records.get(trial.number)
                 model = trial.model or self._candidates[0].model
                 if model in self._studies and (record is None or record.state == "stale"):
@@ -303,7 +303,7 @@ class SearchStudy:
         return False
 
     def _take_over(self, stale: Sequence[int], records: Mapping[int, TrialRecord]) -> Claim | None:
-        written = {trial.number: trial for trial in self._kept()}
+        written = {trial.number: trial for trial in self._read_trials()}
         for number in stale:
             study = self._studies[records[number].model]
             if number not in written:

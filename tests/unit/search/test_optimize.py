@@ -184,7 +184,7 @@ def test_timeout_counts_what_was_spent_before_and_lets_one_trial_run(peak):
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_time_ends_a_running_trial_at_its_next_step_once_any_is_complete(peak, count):
     field = models(*[peak] * count)
-    study = SearchStudy(LocalStorage(), "late", field, 8, kept=list, keep=lambda *_: None)
+    study = SearchStudy(LocalStorage(), "late", field, 8, read_trials=list, keep=lambda *_: None)
     study.join()
     for _ in range(2):
         _, claim = study.claim(late=False)
@@ -350,7 +350,7 @@ def test_a_forest_search_ends_when_its_time_is_up_in_any_rung(late_after):
     space = Space.of({"n_estimators": Range(min=100, max=300), "max_features": Range(min=0.1, max=1.0)})
     task = make_forest_task("random-forest-classifier", rows=400)
     candidates = [make_candidate("auto", task, space, 12)]
-    study = SearchStudy(LocalStorage(), "late", candidates, 12, kept=list, keep=lambda *_: None)
+    study = SearchStudy(LocalStorage(), "late", candidates, 12, read_trials=list, keep=lambda *_: None)
     study.join()
     for number in range(60):
         _, claim = study.claim(late=number >= late_after)

@@ -146,7 +146,7 @@ def test_the_least_recently_used_entries_are_deleted(tmp_path):
     caches = [MatrixCache(tmp_path / "team", 9_000, {"number": number}) for number in range(3)]
     for at, cache in enumerate(caches[:2]):
         cache.keep("0", {}, array)
-        os.utime(cache._own, (at, at))
+        os.utime(cache._job_folder, (at, at))
     kept = caches[0].load("0")  # now the most recent one
     caches[2].keep("0", {}, array)
 

@@ -22,7 +22,7 @@ from dmls_core.search.boosting.learning_curve import (
     rung_rounds,
     scored_rounds,
 )
-from dmls_core.search.boosting.objective import KEPT, BinnedFolds, BoostingObjective
+from dmls_core.search.boosting.objective import MAX_FOLDS, BinnedFolds, BoostingObjective
 from dmls_core.search.boosting.shrinkage import Shrinkage
 from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
@@ -308,7 +308,7 @@ def test_bins_and_weights_can_be_searched_and_do_not_pile_up():
     first = bins.get(0, {"max_bin": 15})
     assert bins.get(0, {"max_bin": 15, "num_leaves": 9}) is first
     assert bins.get(0, {"max_bin": 15, "class_weight": "balanced"}) is not first
-    for number in range(KEPT):
+    for number in range(MAX_FOLDS):
         bins.get(0, {"max_bin": 20 + number})
     assert bins.get(0, {"max_bin": 15}) is not first
 
