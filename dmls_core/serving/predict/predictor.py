@@ -185,12 +185,12 @@ def predict_file(
 
 def _origin(predictor: Predictor, file: io.TextIOWrapper) -> dict[str, Any]:
     """Return what the predictions of a file depend on; unique if the file is a pipe."""
-    about = os.fstat(file.fileno())
+    status = os.fstat(file.fileno())
     return {
         "model": predictor.model,
         "version": predictor.version,
-        "source": [about.st_size, about.st_mtime_ns, about.st_ino],
-        "once": "" if stat.S_ISREG(about.st_mode) else uuid.uuid4().hex,
+        "source": [status.st_size, status.st_mtime_ns, status.st_ino],
+        "once": "" if stat.S_ISREG(status.st_mode) else uuid.uuid4().hex,
     }
 
 

@@ -129,9 +129,9 @@ class Configurations:
     def _shape(self, name: str, version: int) -> ModelShape:
         model = _model(name)
         source = f"{self._store.url}/{model}/{version}/{MODEL_JSON}"
-        about = check_model_json(self._read(model, version, MODEL_JSON), source)
-        classifier = about["task"] == "classification"
-        return ModelShape(about["n_features"], about["n_outputs"] if classifier else 1, classifier)
+        model_json = check_model_json(self._read(model, version, MODEL_JSON), source)
+        classifier = model_json["task"] == "classification"
+        return ModelShape(model_json["n_features"], model_json["n_outputs"] if classifier else 1, classifier)
 
 
 def _model(name: str) -> str:

@@ -167,8 +167,8 @@ class Repository:
                 self._files.copy(folder / file, f"{name}/{number}/{file}", sums[file])
             if (signature := folder / SIGNATURE_FILE).is_file():
                 self.store.upload(f"{name}/{number}/{SIGNATURE_FILE}", signature)
-            about = json.dumps({"schema": 1, "version": number, "sha256": sums})
-            self.store.put(f"{name}/{number}/{VERSION_FILE}", about.encode())
+            record = json.dumps({"schema": 1, "version": number, "sha256": sums})
+            self.store.put(f"{name}/{number}/{VERSION_FILE}", record.encode())
         return number
 
     def check(self, name: str, version: int) -> None:
@@ -337,7 +337,7 @@ class Repository:
         except ObjectMissingError:
             return ()
 
-    def kept(self, name: str) -> tuple[int, ...]:
+    def verified_versions(self, name: str) -> tuple[int, ...]:
         """Return the verified versions that are still in the repository, ascending."""
         there = self.versions(name)
         return tuple(sorted(version for version in self.verified(name) if version in there))
