@@ -30,10 +30,10 @@ NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), (
 @cache
 def environment() -> Environment:
     """Return the Jinja environment of the templates."""
-    found = create_environment(TEMPLATES)
-    found.globals |= {"navigation": NAVIGATION, "sparkline": sparkline, "data_formats": describe_formats}
-    found.filters |= FILTERS
-    return found
+    templates = create_environment(TEMPLATES)
+    templates.globals |= {"navigation": NAVIGATION, "sparkline": sparkline, "data_formats": describe_formats}
+    templates.filters |= FILTERS
+    return templates
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:
