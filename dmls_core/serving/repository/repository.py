@@ -54,7 +54,6 @@ from dmls_core.serving.triton.model_config import (
     CHALLENGER,
     CONFIG_FILE,
     SIMPLEST,
-    InstanceKind,
     Scaling,
     check_model_name,
     configured_versions,
@@ -86,13 +85,11 @@ class Repository:
     Methods that change a model are called with its ``lock`` held.
     """
 
-    def __init__(
-        self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None, sharing: bool = True
-    ) -> None:
+    def __init__(self, url: str, *, store: Store | None = None, sharing: bool = True) -> None:
         """Bind to a folder or ``s3://bucket/prefix``; nothing is read or written yet.
 
-        ``kind`` is the instance kind in every forest's configuration. ``store`` has its own credentials; by
-        default it is opened from ``url``. ``sharing``: whether small models may share a process.
+        ``store`` has its own credentials; by default it is opened from ``url``. ``sharing``: whether small
+        models may share a process.
 
         Raises:
             PlatformError: ``url`` is neither.
@@ -107,11 +104,10 @@ class Repository:
                 "(and an S3 service of your own in AWS_ENDPOINT_URL)"
             )
         self.store = store or open_store(url)
-        self.kind: InstanceKind = kind
         self._files: RepositoryFiles = (ObjectStoreFiles if "://" in self.store.url else FolderFiles)(
             self.store
         )
-        self._configurations = Configurations(self.store, self._files, self.read, kind, sharing=sharing)
+        self._configurations = Configurations(self.store, self._files, self.read, sharing=sharing)
 
     @property
     def root(self) -> Path:
