@@ -162,7 +162,7 @@ class Platform:
                 ensure_runtime_folder(context.identity)
             if "signing_key" not in (read_json(self.folder / _IDENTITY_FILE) or {}).get("credentials", ()):
                 sign_earlier_models(context)
-            # Before the first process starts: `dmls down` needs its mark to end it.
+            # Before the first process starts: `dmls down` needs its id to end it.
             context.identity.save(self.folder / _IDENTITY_FILE)
             supervisor = self._supervisor(context)
             if not states:
@@ -199,7 +199,7 @@ class Platform:
         """Stop the supervised services, then end marked processes, then remove stale files."""
         supervisor = self._supervisor(context)
         if supervisor.answers():
-            # Processes that do not stop are ended by their mark.
+            # Processes that do not stop are ended by the id in their environment.
             with contextlib.suppress(PlatformError):
                 for group in (USERS, BASE):
                     with ThreadPoolExecutor(len(group)) as pool:

@@ -1,4 +1,4 @@
-"""Start the processes of services, and find and end them by the marks that the platform leaves on them.
+"""Start the processes of services, and find and end them by the platform's id in their environment.
 
 The environment of every process of a platform holds its id in ``DMLS_PLATFORM_ID`` and its service's name
 in ``DMLS_SERVICE``. PostgreSQL overwrites its environment with its title, which holds the id.

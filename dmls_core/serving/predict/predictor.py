@@ -246,10 +246,14 @@ def check_header(source: Path, header: Sequence[str], features: Sequence[str], a
         raise _wrong(source, 1, f"a column {taken[0]!r}", "no column of that name: the prediction adds it")
 
 
-def _wrong(source: Path, line: int, found: str, expected: str) -> DataError:
+def _wrong(source: Path, line: int, actual: str, expected: str) -> DataError:
     return DataError(
         ValidationIssue(
-            f"expected {expected}, found {found}", file=str(source), line=line, found=found, expected=expected
+            f"expected {expected}, found {actual}",
+            file=str(source),
+            line=line,
+            found=actual,
+            expected=expected,
         )
     )
 
