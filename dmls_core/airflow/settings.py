@@ -214,10 +214,10 @@ class AirflowSettings(BaseModel):
 
 def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any]]:
     """Split a bundle entry's ``kwargs`` into DMLS's settings and the arguments of Airflow's base class."""
-    own = {name: value for name, value in kwargs.items() if name in AirflowSettings.model_fields}
-    others = {name: value for name, value in kwargs.items() if name not in own}
+    settings = {name: value for name, value in kwargs.items() if name in AirflowSettings.model_fields}
+    others = {name: value for name, value in kwargs.items() if name not in settings}
     try:
-        return AirflowSettings(**own), others
+        return AirflowSettings(**settings), others
     except ValidationError as error:
         wrong = "; ".join(
             f"kwargs.{issue['loc'][0]}: {issue['msg'].removeprefix('Value error, ')}"
@@ -230,15 +230,15 @@ def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any
 def bundle_entries() -> list[dict[str, Any]]:
     """Return DMLS's entries in ``dag_bundle_config_list``, those of single teams last."""
     entries = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
-    own = [entry for entry in entries if entry.get("classpath") == BUNDLE_CLASSPATH]
-    return sorted(own, key=lambda entry: bool(entry.get("kwargs", {}).get("team")))
+    dmls_entries = [entry for entry in entries if entry.get("classpath") == BUNDLE_CLASSPATH]
+    return sorted(dmls_entries, key=lambda entry: bool(entry.get("kwargs", {}).get("team")))
 
 
 @cache
 def team_entries() -> dict[str, str | None]:
     """Return Airflow's ``team_name`` of the teams that have a bundle entry of their own."""
-    found = {entry.get("kwargs", {}).get("team"): entry.get("team_name") for entry in bundle_entries()}
-    return {team: name for team, name in found.items() if team}
+    names = {entry.get("kwargs", {}).get("team"): entry.get("team_name") for entry in bundle_entries()}
+    return {team: name for team, name in names.items() if team}
 
 
 @cache

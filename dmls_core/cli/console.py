@@ -133,8 +133,8 @@ class StepLines:
         else:
             if name in self._running:
                 self._running.remove(name)
-            mark = "[green]ready[/] " if state == "ready" else "[red]failed[/]"
-            err.print(f"  {mark} {name:<22} {seconds:5.1f} s")
+            status = "[green]ready[/] " if state == "ready" else "[red]failed[/]"
+            err.print(f"  {status} {name:<22} {seconds:5.1f} s")
         if self._status:
             self._status.update(f"starting {', '.join(self._running)}" if self._running else "")
 

@@ -27,25 +27,25 @@ _UNDER_WAY = ("accepted", "running")
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePlace:
+class QueuePosition:
     """A waiting run: its position in the queue of a pool, if it is in one, why it waits, when it starts.
 
     ``starts`` has the ISO times ``earliest``, ``expected`` and ``latest``, if they can be said.
     """
 
-    place: int | None
+    position: int | None
     reason: str
     starts: dict[str, str] | None
 
     @property
     def text(self) -> str:
-        """Return the place, the reason and the time in one line."""
-        place = f"No. {self.place} in the queue: " if self.place else ""
-        return place + self.reason
+        """Return the position, the reason and the time in one line."""
+        position = f"No. {self.position} in the queue: " if self.position else ""
+        return position + self.reason
 
 
-def read_queue(settings: Settings) -> dict[str, QueuePlace]:
-    """Return the places of waiting runs by job; empty if no Airflow is configured, or it does not answer."""
+def read_queue(settings: Settings) -> dict[str, QueuePosition]:
+    """Return the queue positions of waiting runs by job; empty if no Airflow is configured or answers."""
     if not (settings.airflow_url and settings.airflow_username and settings.airflow_password):
         return {}
     try:
@@ -54,7 +54,9 @@ def read_queue(settings: Settings) -> dict[str, QueuePlace]:
     except DmlsError as error:
         err.print(f"the queue is unknown: {error}")
         return {}
-    return {entry["job"]: QueuePlace(entry["place"], entry["reason"], entry["starts"]) for entry in entries}
+    return {
+        entry["job"]: QueuePosition(entry["place"], entry["reason"], entry["starts"]) for entry in entries
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class ListedJob:
     run_key: str | None
     updated: str
     served: ServedModel | None = None
-    queue: QueuePlace | None = None
+    queue: QueuePosition | None = None
 
 
 def job_rows(store: Store, settings: Settings) -> list[ListedJob]:
@@ -79,11 +81,11 @@ def job_rows(store: Store, settings: Settings) -> list[ListedJob]:
         for info in store.list(layout.INCOMING)
         if (upload := layout.parse_incoming(info.key)) and upload.filename == layout.STATUS_JSON
     }
-    places = sorted(answered | {job for job, record in records.items() if record.state == "active"})
+    job_keys = sorted(answered | {job for job, record in records.items() if record.state == "active"})
     with ThreadPoolExecutor(THREADS) as threads:
-        statuses = threads.map(lambda job: read_status(store, *job), places)
-        served = threads.map(lambda job: read_served(store, *job) if job in records else None, places)
-    jobs = list(zip(places, statuses, served, strict=True))
+        statuses = threads.map(lambda job: read_status(store, *job), job_keys)
+        served = threads.map(lambda job: read_served(store, *job) if job in records else None, job_keys)
+    jobs = list(zip(job_keys, statuses, served, strict=True))
     under_way = any(status and status.state in _UNDER_WAY for _, status, _ in jobs)
     queue = read_queue(settings) if under_way else {}
     rows = [
@@ -120,7 +122,7 @@ class JobView:
     result: dict[str, Any] | None
     runner: dict[str, Any] | None
     served: ServedModel | None = None
-    queue: QueuePlace | None = None
+    queue: QueuePosition | None = None
     run: str = ""
 
     @property

@@ -31,12 +31,12 @@ def create_key(
     as_json: JsonOption = False,
 ) -> None:
     """Create a key and print it. It is not stored, and cannot be printed again."""
-    made = _call("POST", scope, body={"name": name, "days": days})
+    api_key = _call("POST", scope, body={"name": name, "days": days})
     if as_json:
-        print_json({"schema": 1, **made})
+        print_json({"schema": 1, **api_key})
         return
-    say(f"key {made['id']} opens {_opens(made)}; keep it now, it cannot be printed again")
-    out.print(made["key"], markup=False)
+    say(f"key {api_key['id']} opens {_opens(api_key)}; keep it now, it cannot be printed again")
+    out.print(api_key["key"], markup=False)
 
 
 @keys.command("list")
@@ -77,8 +77,8 @@ def _call(method: str, scope: str, path: str = "", body: object = None) -> Any: 
         settings.require("airflow_username"),
         settings.require("airflow_password"),
     )
-    place = f"jobs/{scope}" if "/" in scope else f"teams/{scope}"
-    return airflow.call(method, f"{API}/{place}/keys{path}", body)
+    owner = f"jobs/{scope}" if "/" in scope else f"teams/{scope}"
+    return airflow.call(method, f"{API}/{owner}/keys{path}", body)
 
 
 def _opens(key: dict[str, Any]) -> str:

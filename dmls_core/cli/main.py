@@ -59,9 +59,9 @@ app.command("deploy", rich_help_panel="Models", help="Alias of `dmls approve`.")
 app.add_typer(keys, rich_help_panel="Models")
 
 
-def _show_version(given: bool) -> None:
+def _show_version(requested: bool) -> None:
     """Print the version and exit, if the option is given."""
-    if given:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"dmls {version('dmls')}")

@@ -99,7 +99,7 @@ def predict(
     from dmls_core.cli.job_commands import accepted_spec, open_root
     from dmls_core.data.formats.conversion import converted
     from dmls_core.serving import Predictor, Repository, predict_file, triton_servers
-    from dmls_core.serving.triton.placement import place
+    from dmls_core.serving.triton.placement import select_servers
     from dmls_core.store import layout
 
     settings = load_settings()
@@ -114,7 +114,7 @@ def predict(
         triton_servers(settings.require("triton_http"), settings.require("triton_grpc")) as servers,
         converted([data], {**options, "missing": ()}) as files,  # the model's encoder knows the marks
     ):
-        predictor = Predictor(repository, place(servers, model)[0], model, protocol=protocol)
+        predictor = Predictor(repository, select_servers(servers, model)[0], model, protocol=protocol)
         with share_bar(f"predicting with {model} version {predictor.version}") as progress:
             rows = predict_file(predictor, files[0], target or sys.stdout, progress, say)
     if target:

@@ -189,7 +189,7 @@ class LocalFiles:
     def __init__(self, paths: Mapping[str, Path]) -> None:
         self._paths = paths
 
-    def found(self) -> tuple[ObjectInfo, ...]:
+    def existing(self) -> tuple[ObjectInfo, ...]:
         """Return the files that exist."""
         heads = {key: self._store(key).head(path.name) for key, path in self._paths.items()}
         return tuple(replace(info, key=key) for key, info in heads.items() if info)
@@ -236,8 +236,8 @@ def check_files(
             )
         )
     # Symbolic links are followed, as in an upload: a local store ignores them.
-    places = LocalFiles({layout.incoming_file("", "", name): path.resolve() for name, path in files})
-    existing = places.found()
+    local_files = LocalFiles({layout.incoming_file("", "", name): path.resolve() for name, path in files})
+    existing = local_files.existing()
     submission = Submission(team="", job="", spec=None, files=existing, issues=(), fingerprint="")
     chosen = choose_data(submission, spec) if existing else []
     if existing and not chosen:
@@ -250,7 +250,7 @@ def check_files(
                 expected=spec.data.path or "*.csv or *.parquet",
             )
         )
-    _, findings = check_data(places, list(chosen), spec, limits)
+    _, findings = check_data(local_files, list(chosen), spec, limits)
     if findings.issues:
         raise SubmissionError(findings.issues)
     return spec, chosen, findings.notes

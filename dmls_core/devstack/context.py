@@ -25,7 +25,7 @@ class Identity:
     """Content of ``identity.json``.
 
     Attributes:
-        id: the mark in the environment of every process of this platform.
+        id: the value in the environment of every process of this platform.
         runtime: short folder for unix sockets and temporary files.
     """
 
@@ -57,7 +57,7 @@ def load_identity(file: Path) -> Identity:
 
 
 def ensure_runtime_folder(identity: Identity) -> None:
-    """Set ``identity.runtime`` to a folder of ours with mode 700: the kept one, or else a new one."""
+    """Set ``identity.runtime`` to a folder of ours with mode 700: the stored one, or else a new one."""
     try:
         if not _is_private(Path(identity.runtime)):
             # Gone, or another user's: its name is known, so anyone may have created it.
@@ -187,14 +187,14 @@ LOOPBACK = "127.0.0.1,localhost"
 
 
 def base_environment(context: Context) -> dict[str, str]:
-    """Return this process's environment without other platforms' variables, and with the mark."""
+    """Return this process's environment without other platforms' variables, and with this one's id."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {
         **inherited,
         ID_VARIABLE: context.identity.id,
         "TMPDIR": str(context.runtime / "tmp"),
         **_unproxied(),
-        # setproctitle would overwrite the environment that the mark is in.
+        # setproctitle would overwrite the environment, which holds the id.
         "SPT_NOENV": "1",
     }
 

@@ -75,33 +75,33 @@ def reserve_standard_ports() -> Iterator[Mapping[str, int]]:
 
 def choose_ports(
     names: Iterable[str],
-    kept: Mapping[str, int],
-    given: Mapping[str, int],
+    previous: Mapping[str, int],
+    requested: Mapping[str, int],
     busy_is_ours: Iterable[str] = (),
     standard: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, int]:
-    """Return a port per name: the given, the kept, the standard one, or a new one; the last three if free.
+    """Return a port per name: requested, previous, standard or new; the last three if free.
 
-    The services of ``busy_is_ours`` run and use their kept ports. Raises ``PlatformError`` if a given port is
-    taken, or none is free.
+    The services of ``busy_is_ours`` run and use their previous ports. Raises ``PlatformError`` if a requested
+    port is taken, or none is free.
     """
     names, ours = list(names), set(busy_is_ours)
     deadline = time.monotonic() + RELEASE_SECONDS
     chosen: dict[str, int] = {}
-    for name, port in given.items():
-        if not (name in ours and kept.get(name) == port) and not _becomes_free(port, deadline):
+    for name, port in requested.items():
+        if not (name in ours and previous.get(name) == port) and not _becomes_free(port, deadline):
             raise PlatformError(f"port {port}, asked for {name}, is taken by another process")
         chosen[name] = port
     for name in names:
         if name in chosen:
             continue
-        port, usual = kept.get(name, 0), standard.get(name, 0)
+        port, usual = previous.get(name, 0), standard.get(name, 0)
         if port and port not in chosen.values() and (name in ours or _becomes_free(port, deadline)):
             chosen[name] = port
-        elif usual and usual not in {*chosen.values(), *kept.values()} and is_free(usual):
+        elif usual and usual not in {*chosen.values(), *previous.values()} and is_free(usual):
             chosen[name] = usual
         else:
-            chosen[name] = _new_port({*chosen.values(), *kept.values(), *STANDARD_PORTS.values()})
+            chosen[name] = _new_port({*chosen.values(), *previous.values(), *STANDARD_PORTS.values()})
     return {name: chosen[name] for name in names}
 
 
@@ -162,7 +162,7 @@ class Platform:
                 ensure_runtime_folder(context.identity)
             if "signing_key" not in (read_json(self.folder / _IDENTITY_FILE) or {}).get("credentials", ()):
                 sign_earlier_models(context)
-            # Before the first process starts: `dmls down` needs its mark to end it.
+            # Before the first process starts: `dmls down` needs its id to end it.
             context.identity.save(self.folder / _IDENTITY_FILE)
             supervisor = self._supervisor(context)
             if not states:
@@ -199,7 +199,7 @@ class Platform:
         """Stop the supervised services, then end marked processes, then remove stale files."""
         supervisor = self._supervisor(context)
         if supervisor.answers():
-            # Processes that do not stop are ended by their mark.
+            # Processes that do not stop are ended by the id in their environment.
             with contextlib.suppress(PlatformError):
                 for group in (USERS, BASE):
                     with ThreadPoolExecutor(len(group)) as pool:

@@ -1,4 +1,4 @@
-"""Start the processes of services, and find and end them by the marks that the platform leaves on them.
+"""Start the processes of services, and find and end them by the platform's id in their environment.
 
 The environment of every process of a platform holds its id in ``DMLS_PLATFORM_ID`` and its service's name
 in ``DMLS_SERVICE``. PostgreSQL overwrites its environment with its title, which holds the id.
@@ -68,14 +68,14 @@ def end_marked(platform_id: str, service: str | None = None) -> list[Marked]:
     """
     ended: dict[int, Marked] = {}
     for kill in (False, True, True):
-        found = [marked for marked in find_marked(platform_id) if service in (None, marked.service)]
-        if not found:
+        running = [marked for marked in find_marked(platform_id) if service in (None, marked.service)]
+        if not running:
             break
-        for marked in found:
+        for marked in running:
             ended[marked.process.pid] = marked
             with contextlib.suppress(psutil.Error):
                 marked.process.kill() if kill else marked.process.terminate()
-        _wait([marked.process for marked in found], _KILL_SECONDS if kill else TERM_SECONDS)
+        _wait([marked.process for marked in running], _KILL_SECONDS if kill else TERM_SECONDS)
     return list(ended.values())
 
 
@@ -106,8 +106,8 @@ def _service_of(process: psutil.Process, platform_id: str) -> str | None:
         title = " ".join(process.cmdline())
     except (psutil.Error, OSError):
         return None
-    mark = re.escape(TITLE.format(id=platform_id))
-    return _TITLED_SERVICE if re.match(rf"(\S*/)?postgres\b.*\b{mark}\b", title) else None
+    platform_title = re.escape(TITLE.format(id=platform_id))
+    return _TITLED_SERVICE if re.match(rf"(\S*/)?postgres\b.*\b{platform_title}\b", title) else None
 
 
 def main(file: Path) -> None:

@@ -73,8 +73,8 @@ def seaweedfs_service(context: Context) -> Service:
         "volume.preStopSeconds": 1,
     }
     for name in PORTS:
-        server, _, kind = name.partition("_")
-        options[f"{server}.port{'.grpc' if kind else ''}"] = context.port(name)
+        server, _, protocol = name.partition("_")
+        options[f"{server}.port{'.grpc' if protocol else ''}"] = context.port(name)
     signing = context.secret("s3_internal_key")
     return Service(
         name="s3",
@@ -167,7 +167,7 @@ def _make_certificate(certificate: Path, key: Path) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "dmls")])
     now = datetime.now(UTC)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -178,7 +178,7 @@ def _make_certificate(certificate: Path, key: Path) -> None:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(private, hashes.SHA256())
     )
-    write_private(certificate, made.public_bytes(Encoding.PEM).decode())
+    write_private(certificate, signed.public_bytes(Encoding.PEM).decode())
     write_private(key, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
 
 

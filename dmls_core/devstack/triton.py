@@ -62,11 +62,11 @@ class Environment:
 def find_requirements() -> Path:
     """Return the locked requirement file of the installed package or of the repository."""
     package = Path(dmls_core.__file__).parent
-    places = (package / "devstack" / "requirements", package.parent / "requirements")
-    for path in places:
+    folders = (package / "devstack" / "requirements", package.parent / "requirements")
+    for path in folders:
         if (path / _REQUIREMENTS).is_file():
             return path / _REQUIREMENTS
-    raise PlatformError(f"{_REQUIREMENTS} is missing from {' and '.join(map(str, places))}: reinstall DMLS")
+    raise PlatformError(f"{_REQUIREMENTS} is missing from {' and '.join(map(str, folders))}: reinstall DMLS")
 
 
 def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
@@ -212,17 +212,17 @@ def find_server(state: Path, environment: dict[str, str], log: Path) -> TritonSe
     genuine = find_genuine()
     if genuine:
         return genuine
-    made = install(state, environment, log)
-    libraries = [str(folder) for folder in made.libraries]
+    installed = install(state, environment, log)
+    libraries = [str(folder) for folder in installed.libraries]
     if inherited := environment.get("LD_LIBRARY_PATH"):
         libraries.append(inherited)
     return TritonServer(
-        made.program,
-        made.backends,
+        installed.program,
+        installed.backends,
         genuine=False,
         environment={
             "LD_LIBRARY_PATH": ":".join(libraries),
-            "PATH": f"{made.scripts}:{environment.get('PATH', os.defpath)}",
+            "PATH": f"{installed.scripts}:{environment.get('PATH', os.defpath)}",
             # Its Python must see only its own packages.
             "PYTHONPATH": "",
             "PYTHONNOUSERSITE": "1",
@@ -245,8 +245,10 @@ def triton_service(context: Context, server: TritonServer) -> Service:
         "model-load-thread-count": 1,
         "exit-timeout-secs": 5,
         "metrics-config": "summary_latencies=true",
-        **{f"{kind}-address": "127.0.0.1" for kind in ("http", "grpc", "metrics")},
-        **{f"{kind}-port": context.port(f"triton_{kind}") for kind in ("http", "grpc", "metrics")},
+        **{f"{endpoint}-address": "127.0.0.1" for endpoint in ("http", "grpc", "metrics")},
+        **{
+            f"{endpoint}-port": context.port(f"triton_{endpoint}") for endpoint in ("http", "grpc", "metrics")
+        },
     }
     if not server.genuine:
         options["backend-config"] = f"python,shm-region-prefix-name={prefix}"

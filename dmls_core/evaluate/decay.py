@@ -113,12 +113,12 @@ class Decay:
 
     def summary(self, version: int) -> str:
         """Return the result for a version in one line."""
-        about = f"{self.rows:,} labeled predictions of version {version}"
+        basis = f"{self.rows:,} labeled predictions of version {version}"
         if self.verdict == "too few rows":
-            return f"too few labels: {about}, at least {MIN_ROWS} are needed"
+            return f"too few labels: {basis}, at least {MIN_ROWS} are needed"
         if self.score is None:
-            return f"{self.metric} is not defined for {about}"
-        scores = f"{self.metric} {self.score:.4g} on {about}, {self.trained_score:.4g} in training"
+            return f"{self.metric} is not defined for {basis}"
+        scores = f"{self.metric} {self.score:.4g} on {basis}, {self.trained_score:.4g} in training"
         return f"{scores}: the model has decayed" if self.verdict == "decayed" else f"{scores}: no decay"
 
     def as_json(self) -> dict[str, Any]:

@@ -55,8 +55,10 @@ def log_model(client: MlflowClient, run: Run, folder: Path, versions: Mapping[st
         run.info.experiment_id, name=LOGGED_NAME, source_run_id=run.info.run_id, tags=own_tags(run)
     )
     if model.status != LoggedModelStatus.READY:
-        about = Model(artifact_path=model.artifact_location, run_id=run.info.run_id, model_id=model.model_id)
-        with built_model(folder, about, versions) as built:
+        mlflow_model = Model(
+            artifact_path=model.artifact_location, run_id=run.info.run_id, model_id=model.model_id
+        )
+        with built_model(folder, mlflow_model, versions) as built:
             client.log_model_artifacts(model.model_id, str(built))
         outputs = client.get_run(run.info.run_id).outputs
         if not (outputs and any(output.model_id == model.model_id for output in outputs.model_outputs)):
@@ -83,10 +85,11 @@ PREDICTOR = "predictor.py"
 
 
 @contextmanager
-def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iterator[Path]:
+def built_model(folder: Path, mlflow_model: Model, versions: Mapping[str, str]) -> Iterator[Path]:
     """Yield a temporary folder from which MLflow loads the model of a run's ``model/`` folder.
 
-    ``about`` has the model's id and run in MLflow; ``versions`` are those of the libraries that trained it.
+    ``mlflow_model`` has the model's id and run in MLflow; ``versions`` are those of the libraries that
+    trained it.
     """
     import mlflow.pyfunc
 
@@ -104,7 +107,7 @@ def built_model(folder: Path, about: Model, versions: Mapping[str, str]) -> Iter
         (code / PREDICTOR).write_bytes(module_source(serving.predictor).read_bytes())
         mlflow.pyfunc.save_model(
             path=Path(scratch) / "model",
-            mlflow_model=about,
+            mlflow_model=mlflow_model,
             python_model=Path(__file__).with_name("pyfunc_model.py"),
             code_paths=[str(code)],
             artifacts={name: str(folder / file) for name, file in files.items() if (folder / file).is_file()},
@@ -126,11 +129,11 @@ def signature(encoder: Encoder) -> ModelSignature:
     from mlflow.types.schema import AnyType, ColSpec, Schema
 
     labels = encoder.target.labels
-    made = {"prediction": "float" if labels is None else "string"}
-    made |= {f"probability_{label}": "float" for label in labels or ()}
+    outputs = {"prediction": "float" if labels is None else "string"}
+    outputs |= {f"probability_{label}": "float" for label in labels or ()}
     return ModelSignature(
         inputs=Schema([ColSpec(AnyType(), name) for name in encoder.feature_names]),  # type: ignore[no-untyped-call]
-        outputs=Schema([ColSpec(kind, name) for name, kind in made.items()]),
+        outputs=Schema([ColSpec(column_type, name) for name, column_type in outputs.items()]),
     )
 
 

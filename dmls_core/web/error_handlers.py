@@ -70,7 +70,7 @@ def is_api(request: Request) -> bool:
 
 
 async def _dmls(request: Request, error: Exception) -> Response:
-    status = next(status for kind, status in STATUSES if isinstance(error, kind))
+    status = next(status for error_type, status in STATUSES if isinstance(error, error_type))
     problems = error.issues if isinstance(error, UserError) else ()
     return problem_response(request, status, str(error), problems)
 

@@ -30,10 +30,10 @@ NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), (
 @cache
 def environment() -> Environment:
     """Return the Jinja environment of the templates."""
-    found = create_environment(TEMPLATES)
-    found.globals |= {"navigation": NAVIGATION, "sparkline": sparkline, "data_formats": describe_formats}
-    found.filters |= FILTERS
-    return found
+    templates = create_environment(TEMPLATES)
+    templates.globals |= {"navigation": NAVIGATION, "sparkline": sparkline, "data_formats": describe_formats}
+    templates.filters |= FILTERS
+    return templates
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:
@@ -67,9 +67,9 @@ def _digest(name: str) -> str:
     return hashlib.sha256(static_files()[name].read_bytes()).hexdigest()[:12]
 
 
-STATE_KINDS = {
-    state: kind
-    for kind, states in {
+STATE_CLASSES = {
+    state: css_class
+    for css_class, states in {
         "good": ("deployed", "success", "finished", "complete", "steady", "ok", "scored"),
         "bad": ("rejected", "failed", "upstream_failed", "drifted", "decayed", "broken"),
         "warn": ("stopped", "waiting", "queued", "scheduled", "up_for_retry", "missing", "slow"),
@@ -81,9 +81,9 @@ STATE_KINDS = {
 """CSS class of each state's badge; the badge always shows the state as text, too."""
 
 
-def state_kind(state: str) -> str:
+def state_class(state: str) -> str:
     """Return the CSS class of a state's badge."""
-    return STATE_KINDS.get(state, "")
+    return STATE_CLASSES.get(state, "")
 
 
 def timestamp(value: str | datetime | None) -> str:
@@ -139,7 +139,7 @@ FILTERS = {
         mark_floats,
         number,
         parameter,
-        state_kind,
+        state_class,
         timestamp,
     )
 }

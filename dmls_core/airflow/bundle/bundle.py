@@ -71,7 +71,7 @@ class DmlsBundle(BaseDagBundle):
         self._parse_again: dict[tuple[Path, float], float] = {}
         self._everything: list[JobRecord] = []
         self._faults: dict[str, str] = {}
-        self._mark: str | None = None  # of the registry's last change, at the last look
+        self._change_mark: str | None = None  # of the registry's last change, at the last look
         self._change = ""  # the id of that change
         self._list_due = 0.0
         self._moving: dict[str, str] = {}  # DAGs -> files that Airflow has them from, besides their own
@@ -179,15 +179,15 @@ class DmlsBundle(BaseDagBundle):
         """
         if not self._records:
             self._records = cached(record for record, _ in written_jobs(self.path))
-        mark, due = registry.change_mark(), time.monotonic() >= self._list_due
-        if mark == self._mark and not due:
+        change_mark, due = registry.change_mark(), time.monotonic() >= self._list_due
+        if change_mark == self._change_mark and not due:
             return self._everything, self._faults
         changes = registry.changes()
         is_continued = not due and not self._faults and self._change in changes
         keys = list(changes.values())[list(changes).index(self._change) + 1 :] if is_continued else None
         faults: dict[str, str] = {}
         self._everything = registry.jobs(self._records, faults, keys)
-        self._mark, self._change, self._faults = mark, next(reversed(changes), ""), faults
+        self._change_mark, self._change, self._faults = change_mark, next(reversed(changes), ""), faults
         if keys is None or faults:
             pause = min(LIST_SECONDS, FAULT_SECONDS) if faults else LIST_SECONDS
             self._list_due = time.monotonic() + pause

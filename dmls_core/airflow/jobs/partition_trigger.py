@@ -68,16 +68,16 @@ class PartitionTrigger(BaseTrigger):
             await asyncio.sleep(min(self.arguments["poll_seconds"], left))
 
     async def _arrived(self) -> bool:
-        given = self.arguments
-        pattern = parse_pattern(given["path"])
-        prefix = given["folder"] + pattern.prefix
+        arguments = self.arguments
+        pattern = parse_pattern(arguments["path"])
+        prefix = arguments["folder"] + pattern.prefix
         try:
-            store = open_with_connection(given["root"], given["aws_conn_id"])
+            store = open_with_connection(arguments["root"], arguments["aws_conn_id"])
             listing = await store.list_async(prefix)
         except Exception:
             # The trigger must survive an outage of the store.
-            log.exception("cannot list %s; trying again", given["path"])
+            log.exception("cannot list %s; trying again", arguments["path"])
             return False
-        partitions = find_partitions(listing, given["folder"], pattern, given["timezone"])
-        start, end = (datetime.fromisoformat(given[key]) for key in ("start", "end"))
+        partitions = find_partitions(listing, arguments["folder"], pattern, arguments["timezone"])
+        start, end = (datetime.fromisoformat(arguments[key]) for key in ("start", "end"))
         return bool(partitions_between(partitions, start, end))

@@ -78,14 +78,14 @@ class ScoreOperator(BaseOperator):
         from dmls_core.airflow.sources.database_tables import read_table
         from dmls_core.serving import Predictor, triton_servers
         from dmls_core.serving.predict.batch_scoring import FileScoring
-        from dmls_core.serving.triton.placement import place
+        from dmls_core.serving.triton.placement import select_servers
 
         settings, registry = airflow_settings(), Registry(store)
         record = registry.job(team, job)
         options = registry.spec(record.spec_sha256).get("data", {}) if record else {}
         with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
             model = layout.model_name(team, job)
-            connect = partial(Predictor, open_repository(settings), place(servers, model)[0], model)
+            connect = partial(Predictor, open_repository(settings), select_servers(servers, model)[0], model)
             scoring = FileScoring(store, connect, team, job, file, options)
             outcome = scoring.run(partial(read_table, team), self.log.info)
         return {"file": file, "version": outcome.version, "rows": outcome.rows, "result": outcome.result}

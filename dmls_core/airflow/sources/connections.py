@@ -55,10 +55,10 @@ def without_secrets(connection: str, text: str, options: Mapping[str, str] | Non
 
 def _secrets(connection: str) -> set[str]:
     try:
-        found = BaseHook.get_connection(connection)
+        details = BaseHook.get_connection(connection)
     except (AirflowException, ValueError):
         return set()
-    return _private(found.extra_dejson) | ({found.password} if found.password else set())
+    return _private(details.extra_dejson) | ({details.password} if details.password else set())
 
 
 def _private(options: Mapping[str, Any]) -> set[str]:
@@ -67,5 +67,5 @@ def _private(options: Mapping[str, Any]) -> set[str]:
     secrets = {value for name, value in texts.items() if _SECRET.search(name)}
     # pyiceberg's credential is a name, a colon and a secret, which a catalog may repeat alone.
     secrets |= {value.partition(":")[2] for name, value in texts.items() if name == "credential"}
-    secrets |= {found[1] for value in texts.values() if (found := _PASSWORD.match(value))}
+    secrets |= {match[1] for value in texts.values() if (match := _PASSWORD.match(value))}
     return secrets - {""}

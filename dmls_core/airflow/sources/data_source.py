@@ -72,7 +72,7 @@ class SourceReader:
             try:
                 if self.source.path:
                     newest = self.partitions()[-1:] if self.spec.partitions else []
-                    files = [found.file for found in newest] or self.files()[:1]
+                    files = [partition.file for partition in newest] or self.files()[:1]
                     if files[0].size > limits.whole_bytes:
                         return Findings()
                     rows = self._join(files, target, every_column=True)
@@ -83,7 +83,7 @@ class SourceReader:
                     rows = self._fetch(target, (BEGINNING, datetime.now(UTC)), batches=1)
                 document = self.spec.as_json()
                 scope = "sample" if rows else "footer"
-                found = Findings.from_json(
+                findings = Findings.from_json(
                     sandbox.run(examine, [str(target)], document, scope, limits=LIMITS)
                 )
             except PlatformError as error:
@@ -91,8 +91,8 @@ class SourceReader:
                 return Findings((ValidationIssue(str(error), hint=hint, key=f"{KEY}connection"),))
             except UserError as error:
                 return Findings(error.issues)
-        issues = (replace(issue, file=self.source.label, line=None) for issue in found.issues)
-        return replace(found, issues=tuple(issues))
+        issues = (replace(issue, file=self.source.label, line=None) for issue in findings.issues)
+        return replace(findings, issues=tuple(issues))
 
     def partitions(self) -> list[Partition]:
         """Return the files of each period, sorted by time."""
@@ -102,8 +102,8 @@ class SourceReader:
 
     def files(self) -> list[ObjectInfo]:
         """Return the files; raise ``DataError`` if there are none."""
-        found = self._files.list()
-        if not found:
+        files = self._files.list()
+        if not files:
             raise DataError(
                 ValidationIssue(
                     "there are no files",
@@ -113,7 +113,7 @@ class SourceReader:
                     found=str(self.source.path),
                 )
             )
-        unknown = [file.key for file in found if format_of(file.key) is None]
+        unknown = [file.key for file in files if format_of(file.key) is None]
         if unknown:
             raise DataError(
                 ValidationIssue(
@@ -124,7 +124,7 @@ class SourceReader:
                     found=unknown[0],
                 )
             )
-        return found
+        return files
 
     def snapshot(
         self,
@@ -157,8 +157,8 @@ class SourceReader:
             files = self.files() if files is None else files
             check_bytes(sum(file.size for file in files))
             listing = layout.source_files(self.team, job, self._identity(files))
-            if known := _known(store, listing):
-                return known
+            if snapshot := _find_snapshot(store, listing):
+                return snapshot
             return self._upload(store, job, target, self._join(files, target), listing)
 
     def _of_lake(
@@ -182,10 +182,10 @@ class SourceReader:
                 version = table.find()
             facts = [self.source.lake, version.identity, version.number, used, rows and rows.as_json()]
             listing = layout.source_files(self.team, job, _hash(facts))
-            found = _known(store, listing) or self._upload(
+            snapshot = _find_snapshot(store, listing) or self._upload(
                 store, job, target, table.copy(version, used, target, rows=rows), listing
             )
-        return replace(found, version=version.number)
+        return replace(snapshot, version=version.number)
 
     def _upload(self, store: Store, job: str, target: Path, rows: int, listing: str = "") -> Snapshot:
         """Store a copy; ``listing`` is the key of the record by which the same files are found again."""
@@ -231,11 +231,11 @@ class SourceReader:
 
         If the spec names the features, the other columns are left out.
         """
-        found, paths = self._files, []
+        paths = []
         for at, file in enumerate(files):
             path = target.parent / f"file-{at}" / file.key.rpartition("/")[2]
             path.parent.mkdir()
-            found.download(file, path)
+            self._files.download(file, path)
             paths.append(str(path))
         try:
             rows: int = sandbox.run(
@@ -290,7 +290,7 @@ def _hash(facts: list[Any]) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _known(store: Store, listing: str) -> Snapshot | None:
+def _find_snapshot(store: Store, listing: str) -> Snapshot | None:
     """Return the snapshot that the same files became before, if it is still there."""
     try:
         record: dict[str, Any] = json.loads(store.get(listing))

@@ -66,7 +66,7 @@ class LakeReader:
         self._worker.close()
 
     @property
-    def kind(self) -> str:
+    def table_format(self) -> str:
         """``delta`` or ``iceberg``."""
         return "delta" if self.source.delta else "iceberg"
 
@@ -79,8 +79,8 @@ class LakeReader:
         """
         pinned = self.source.pinned
         moment = as_of.isoformat() if as_of and pinned is None else None
-        found = self._call(pinned, find_version, pinned, moment)
-        return TableVersion(found["version"], found["identity"])
+        version = self._call(pinned, find_version, pinned, moment)
+        return TableVersion(version["version"], version["identity"])
 
     def copy(
         self,
@@ -93,10 +93,10 @@ class LakeReader:
     ) -> int:
         """Write rows of a version as Parquet, and return their number; see ``copy_table``."""
         times = rows.as_json() if rows else None
-        found: int = self._call(
+        count: int = self._call(
             version.number, copy_table, version.number, list(used), times, str(target), sample
         )
-        return found
+        return count
 
     def _call(self, version: int | None, function: Any, *args: object) -> Any:
         """Call a function of ``lake_tables``; errors name the connection and the table, and no secret."""
@@ -108,7 +108,7 @@ class LakeReader:
         )
         try:
             return self._worker.call(
-                function, self.kind, self.source.lake, self._options, *args, limits=limits, hint=_HINT
+                function, self.table_format, self.source.lake, self._options, *args, limits=limits, hint=_HINT
             )
         except UserError as error:
             raise DataError([self._named(issue, label) for issue in error.issues]) from None
@@ -121,8 +121,8 @@ class LakeReader:
         return "version" if self.source.delta else "snapshot"
 
     def _named(self, issue: ValidationIssue, label: str) -> ValidationIssue:
-        message, found = map(self._without_secrets, (issue.message, issue.found))
-        return replace(issue, file=label, message=message, found=found)
+        message, excerpt = map(self._without_secrets, (issue.message, issue.found))
+        return replace(issue, file=label, message=message, found=excerpt)
 
     def _without_secrets(self, text: str) -> str:
         return without_secrets(self.source.connection, text, self._options)
@@ -154,10 +154,10 @@ class LakeReader:
             message = f"it is one of AWS, which reads s3:// and not {what}"
             raise connection_failure(name, PlatformError(message))
         names = _DELTA if self.source.delta else _ICEBERG
-        found = {names[key]: value for key, value in s3.items() if value}
+        options = {names[key]: value for key, value in s3.items() if value}
         if self.source.delta and (s3["endpoint"] or "").startswith("http://"):
-            found["AWS_ALLOW_HTTP"] = "true"
-        return found
+            options["AWS_ALLOW_HTTP"] = "true"
+        return options
 
 
 _DELTA = {

@@ -50,12 +50,14 @@ class ObjectFiles:
         """Return the files by address; raise ``PlatformError`` if the object store does not answer."""
         try:
             self._fs.invalidate_cache()
-            found = self._fs.find(self._folder, detail=True)
+            listing = self._fs.find(self._folder, detail=True)
         except FileNotFoundError:
             return []
         except Exception as error:  # each file system raises what its client does
             raise connection_failure(self._connection, error) from error
-        infos = [_info(self._prefix + name[len(self._folder) :], about) for name, about in found.items()]
+        infos = [
+            _info(self._prefix + name[len(self._folder) :], details) for name, details in listing.items()
+        ]
         return sorted((info for info in infos if self._means(info.key)), key=lambda info: info.key)
 
     def _means(self, key: str) -> bool:
@@ -94,14 +96,14 @@ def hive_columns(key: str) -> dict[str, str]:
     return {name: unquote(value) for name, equals, value in pairs if name and equals}
 
 
-def _info(key: str, about: dict[str, Any]) -> ObjectInfo:
+def _info(key: str, details: dict[str, Any]) -> ObjectInfo:
     """Return what a file system knows of a file; without an ETag, a hash of its size and last write."""
-    modified = next((about[name] for name in _MODIFIED if about.get(name)), "")
-    etag = about.get("ETag") or about.get("etag") or about.get("md5Hash") or about.get("content_md5")
-    text = json.dumps([str(etag or modified), about["size"]])
+    modified = next((details[name] for name in _MODIFIED if details.get(name)), "")
+    etag = details.get("ETag") or details.get("etag") or details.get("md5Hash") or details.get("content_md5")
+    text = json.dumps([str(etag or modified), details["size"]])
     name = str(etag).strip('"') if etag else hashlib.sha256(text.encode()).hexdigest()[:32]
     moment = modified if isinstance(modified, datetime) else datetime.now(UTC)
-    return ObjectInfo(key, int(about["size"]), name, moment)
+    return ObjectInfo(key, int(details["size"]), name, moment)
 
 
 def _changed(key: str, what: str) -> DataError:

@@ -66,9 +66,8 @@ def write_docs(results: Results, named_columns: Collection[str], folder: Path) -
         if not expectation.column or expectation.column in shown
     ]
     page = _Page()
-    page.feed(
-        DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(_suite(results, rendered)))
-    )  # type: ignore[no-untyped-call]
+    document = ValidationResultsPageRenderer().render(_suite(results, rendered))
+    page.feed(DefaultJinjaPageView().render(document))  # type: ignore[no-untyped-call]
     page.close()
     note = _note(len(columns), len(shown), len(failed.keys() - shown - {""}))
     folder.mkdir(parents=True, exist_ok=True)

@@ -138,10 +138,10 @@ def check_gpus() -> Check:
     gpus = find_gpus()
     if not gpus:
         return Check("gpu", "missing", "none: models are trained by the cpu engine")
-    found = ", ".join(f"{gpu.name} ({gpu.memory / GIB:.0f} GiB)" for gpu in gpus)
+    names = ", ".join(f"{gpu.name} ({gpu.memory / GIB:.0f} GiB)" for gpu in gpus)
     if not any(gpu.usable for gpu in gpus):
-        return Check("gpu", "missing", f"{found}: too old for cuML, the cpu engine is used")
-    return Check("gpu", "ok", found)
+        return Check("gpu", "missing", f"{names}: too old for cuML, the cpu engine is used")
+    return Check("gpu", "ok", names)
 
 
 def check_nvforest() -> Check:

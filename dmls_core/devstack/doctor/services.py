@@ -225,25 +225,27 @@ def check_served_versions(settings: Settings) -> list[Check]:
         return []
     from dmls_core.serving import triton_servers
     from dmls_core.serving.triton.model_config import table_name
-    from dmls_core.serving.triton.placement import place
+    from dmls_core.serving.triton.placement import select_servers
     from dmls_core.tracking.registry import champions
 
-    found = []
+    faults = []
     try:
-        wanted = champions(settings.mlflow_uri)
+        champion_versions = champions(settings.mlflow_uri)
         with triton_servers(settings.triton_http, settings.triton_grpc) as servers:
-            for model, version in wanted.items():
+            for model, version in champion_versions.items():
                 if version is None:
                     continue
-                for client in place(servers, model):
+                for client in select_servers(servers, model):
                     address = client.addresses["http"]
                     if (served := client.versions(model)) != (version,):
-                        found.append(_disagreement(address, model, version, served))
+                        faults.append(_disagreement(address, model, version, served))
                     elif not client.ready(table_name(model)):
-                        found.append(_no_table(address, model, version))
+                        faults.append(_no_table(address, model, version))
     except DmlsError as error:
         return [Check(SERVED, "broken", str(error), "fix MLflow and Triton first")]
-    return found or [Check(SERVED, "ok", f"Triton serves the champion of each of {len(wanted)} models")]
+    return faults or [
+        Check(SERVED, "ok", f"Triton serves the champion of each of {len(champion_versions)} models")
+    ]
 
 
 def _disagreement(address: str, model: str, version: int, served: tuple[int, ...]) -> Check:

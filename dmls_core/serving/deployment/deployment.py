@@ -21,7 +21,7 @@ from dmls_core.serving.repository.repository import Repository
 from dmls_core.serving.triton.client import TritonClient
 from dmls_core.serving.triton.loading import load_candidate, load_version, serve_again, unload
 from dmls_core.serving.triton.model_config import CANDIDATE, CHALLENGER, table_name
-from dmls_core.serving.triton.placement import place, unload_leftovers, update_leftovers
+from dmls_core.serving.triton.placement import select_servers, unload_leftovers, update_leftovers
 
 KEEP = 3
 """Verified versions that stay in the repository, the served one included."""
@@ -55,7 +55,7 @@ class Deployment:
         """Bind to ``<team>.<job>`` on those of all servers on which it is placed; nothing is read yet."""
         self.repository, self.model = repository, model
         every = servers if isinstance(servers, Sequence) else (servers,)
-        self.servers = place(every, model)
+        self.servers = select_servers(every, model)
         self.others = tuple(client for client in every if client not in self.servers)
 
     def deploy(
@@ -145,7 +145,7 @@ class Deployment:
         with self.repository.lock(self.model):
             now = self.repository.serving(self.model)
             target = version or self.repository.previous(self.model, now or 0)
-            available = self.repository.kept(self.model)
+            available = self.repository.verified_versions(self.model)
             if target is None or target not in available:
                 which = f"version {target}" if target else "earlier version"
                 hint = f"kept versions: {', '.join(map(str, available)) or 'none'}"

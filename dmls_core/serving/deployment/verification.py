@@ -136,7 +136,7 @@ class GoldenRows:
             self._verify_table(client, endpoint, protocol, served_table)
 
     def _verify_model(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
-        label = f"{self._place} over {protocol}"
+        label = f"{self._subject} over {protocol}"
         answers = np.empty_like(self.expected)
         for start, stop in self._batches():
             got = client.infer(endpoint, self.encoded[start:stop], version=self.version, protocol=protocol)
@@ -160,7 +160,7 @@ class GoldenRows:
         median = statistics.median(taken[WARM_UP:])
         if max_latency_ms is not None and median > max_latency_ms:
             raise ServingError(
-                f"{self._place} over {protocol}: a request for one row takes {median:.3g} ms (median of "
+                f"{self._subject} over {protocol}: a request for one row takes {median:.3g} ms (median of "
                 f"{TIMED_REQUESTS}); [deploy] max_latency_ms is {max_latency_ms:g}"
             )
         return median
@@ -171,33 +171,33 @@ class GoldenRows:
         """Send the raw columns to the table endpoint; compare labels and outputs."""
         table = table_name(self.model if served_table else endpoint)
         request_id = f"{OF_CANDIDATE}{self.version}" if served_table else OWN_REQUEST
-        place = f"{self._place}, its table endpoint over {protocol}"
+        subject = f"{self._subject}, its table endpoint over {protocol}"
         columns = table_tensors(self.encoder, self.columns)
         answers = []
         for start, stop in self._batches():
             part = {name: values[start:stop] for name, values in columns.items()}
             answer = client.infer_tensors(table, part, protocol=protocol, request_id=request_id)
             if set(answer.as_numpy(VERSION).ravel().tolist()) != {self.version}:
-                raise ServingError(f"{place}: version {answer.as_numpy(VERSION).ravel()[0]} answered")
+                raise ServingError(f"{subject}: version {answer.as_numpy(VERSION).ravel()[0]} answered")
             if self.labels is None:
                 got = answer.as_numpy(VALUE).reshape(-1, 1)
             else:
                 got = answer.as_numpy(PROBABILITIES)
                 chosen = [label.decode() for label in answer.as_numpy(LABEL).ravel()]
                 if chosen != [self.labels[i] for i in got.argmax(axis=1)]:
-                    raise ServingError(f"{place}: the labels are not those of the highest probabilities")
+                    raise ServingError(f"{subject}: the labels are not those of the highest probabilities")
             answers.append(got)
-        self._compare(place, np.concatenate(answers))
+        self._compare(subject, np.concatenate(answers))
 
     def _check_encoder(self) -> None:
         """Compare the encoder's output with the rows as the trainer encoded them."""
         try:
             encoded = self.encoder.transform(self.columns)
         except ValueError as error:
-            raise ServingError(f"{self._place}: the golden rows cannot be encoded: {error}") from error
+            raise ServingError(f"{self._subject}: the golden rows cannot be encoded: {error}") from error
         if encoded.shape != self.encoded.shape:
             raise ServingError(
-                f"{self._place}: the encoder returned shape {encoded.shape} for the golden rows, expected "
+                f"{self._subject}: the encoder returned shape {encoded.shape} for the golden rows, expected "
                 f"{self.encoded.shape}"
             )
         same = (encoded == self.encoded) | (np.isnan(encoded) & np.isnan(self.encoded))
@@ -205,7 +205,7 @@ class GoldenRows:
         if len(wrong):
             row, feature = wrong[0]
             raise ServingError(
-                f"{self._place}: golden row {row} is encoded differently from training: feature {feature} "
+                f"{self._subject}: golden row {row} is encoded differently from training: feature {feature} "
                 f"expected {self.encoded[row, feature]}, got {encoded[row, feature]}"
             )
 
@@ -232,5 +232,5 @@ class GoldenRows:
             yield start, min(start + BATCH, len(self.encoded))
 
     @property
-    def _place(self) -> str:
+    def _subject(self) -> str:
         return f"{self.model} version {self.version}"

@@ -53,23 +53,25 @@ class TritonPythonModel:
         self.forest = parameters["forest"]
         self.matrices: dict[str, list[str]] = json.loads(parameters["matrices"])
         self.folder = Path(args["model_repository"])
-        own = self.folder / args["model_version"]
-        _module(own / "private_memory.py").make_memory_private()
-        self.code = _module(own / "encoder.py")
-        modules = own.glob("in_process_*.py") if hasattr(pb_utils, "is_model_ready") else ()
+        version_folder = self.folder / args["model_version"]
+        _module(version_folder / "private_memory.py").make_memory_private()
+        self.code = _module(version_folder / "encoder.py")
+        modules = version_folder.glob("in_process_*.py") if hasattr(pb_utils, "is_model_ready") else ()
         self.in_process = [_module(path) for path in sorted(modules)]
         self.versions: list[Version] = []
         self._find_versions()
         if self.versions:
             self._open(self.versions[0])
-        self.counts = _module(own / "counters.py").Counts()
-        self.log = self._log(own, os.environ.get(LOG_FOLDER), parameters.get("log"))
+        self.counts = _module(version_folder / "counters.py").Counts()
+        self.log = self._log(version_folder, os.environ.get(LOG_FOLDER), parameters.get("log"))
         self.canary = self._canary(parameters.get("canary"))
 
-    def _log(self, own: Path, place: str | None, options: str | None) -> Any:  # noqa: ANN401
-        if not (place and options):
+    def _log(self, version_folder: Path, log_folder: str | None, options: str | None) -> Any:  # noqa: ANN401
+        if not (log_folder and options):
             return None
-        log = _module(own / "inference_log.py").RequestLog(Path(place) / self.forest, **json.loads(options))
+        log = _module(version_folder / "inference_log.py").RequestLog(
+            Path(log_folder) / self.forest, **json.loads(options)
+        )
         labels = {"model": self.forest}
         text = "Rows written into the inference log."
         self.counts.add("dmls_logged_rows_total", text, labels, log, "written")
@@ -178,12 +180,12 @@ class TritonPythonModel:
 
     def _answer_of_candidate(self, number: str, table: Any) -> Answer:  # noqa: ANN401
         """Return the answer of a candidate before it goes live: DMLS sends it the golden rows."""
-        known = [version for version in self.versions if str(version.number) == number]
-        if not known:
+        candidates = [version for version in self.versions if str(version.number) == number]
+        if not candidates:
             self._find_versions()
-            known = [version for version in self.versions if str(version.number) == number]
+            candidates = [version for version in self.versions if str(version.number) == number]
         error = f"there is no candidate {number}"
-        for version in known:
+        for version in candidates:
             self._open_soon(version)
             encoded = version.encode(table)
             if isinstance(encoded, str):
@@ -199,9 +201,9 @@ class TritonPythonModel:
             (int(path.parent.name) for path in self.folder.glob("[1-9]*/encoder.json")), reverse=True
         )
         versions = [version for version in self.versions if version.number in there]
-        known = {version.number for version in versions}
+        numbers = {version.number for version in versions}
         for number in there:
-            if number not in known:
+            if number not in numbers:
                 try:
                     encoder = json.loads((self.folder / str(number) / "encoder.json").read_bytes())
                     versions.append(Version(self.code, number, encoder))
@@ -235,7 +237,7 @@ class Challenger:
 
     def __init__(self, versions: list[Version], model: str, version: int, share: float, shadow: bool) -> None:
         self.forest, self.number, self.share, self.shadow = model, version, share, shadow
-        self.version = next((known for known in versions if known.number == version), None)
+        self.version = next((candidate for candidate in versions if candidate.number == version), None)
         self.answered = self.differed = self.missed = 0
 
     def answer(self, request_ids: list[str], tables: list[Any]) -> dict[int, Answer]:

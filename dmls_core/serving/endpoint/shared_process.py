@@ -56,14 +56,14 @@ class SharedVersion:
         self.version, self.forest, self.size = version, forest, size
         encoder = version.encoder
         self.n_features = len(encoder.column_names)
-        kinds = {feature.name: type(feature).__name__ for feature in encoder.features}
-        numbers = [name for name, kind in kinds.items() if kind == "NumberFeature"]
-        texts = [name for name in kinds if name not in numbers]
+        feature_types = {feature.name: type(feature).__name__ for feature in encoder.features}
+        numbers = [name for name, feature_type in feature_types.items() if feature_type == "NumberFeature"]
+        texts = [name for name in feature_types if name not in numbers]
         self.columns = {"number": numbers, "text": texts}
         self.matrices = {
             "numbers": numbers,
-            "texts": [name for name in texts if kinds[name] == "CategoryFeature"],
-            "dates": [name for name in texts if kinds[name] == "DateFeature"],
+            "texts": [name for name in texts if feature_types[name] == "CategoryFeature"],
+            "dates": [name for name in texts if feature_types[name] == "DateFeature"],
         }
 
     def table(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -100,9 +100,9 @@ class TritonPythonModel:
         pb_utils.deserialize_bytes_tensor = texts_of
         parameters = json.loads(args["model_config"])["parameters"]
         self.limit = int(parameters["memory_bytes"]["string_value"])
-        own = Path(args["model_repository"])
-        self.repository = own.parent
-        code = own / args["model_version"]
+        model_folder = Path(args["model_repository"])
+        self.repository = model_folder.parent
+        code = model_folder / args["model_version"]
         _module(code / "private_memory.py").make_memory_private()
         self.code = _module(code / "encoder.py")
         self.in_process = [_module(path) for path in sorted(code.glob("in_process_*.py"))]
@@ -172,16 +172,16 @@ class TritonPythonModel:
             # As the FIL backend, which drops dimensions of size 1.
             outputs = outputs[:, 0] if outputs.shape[1] == 1 else outputs
             return [pb_utils.Tensor(f"output_{low}", np.ascontiguousarray(outputs))]
-        (kind, low), high = _table_slot(slots), slots.get("version", -1)
+        (output, low), high = _table_slot(slots), slots.get("version", -1)
         served = self._version(low, high)
-        if (kind == "value") != (served.version.labels is None):
-            raise RequestError(f"the model has no output {kind}")
+        if (output == "value") != (served.version.labels is None):
+            raise RequestError(f"the model has no output {output}")
         encoded = served.version.encode(served.table(inputs))
         if isinstance(encoded, str):
             raise RequestError(encoded)
         outputs = np.ascontiguousarray(served.predict(encoded))
-        tensors = [pb_utils.Tensor(f"{kind}_{low}", outputs)]
-        if kind == "probabilities":
+        tensors = [pb_utils.Tensor(f"{output}_{low}", outputs)]
+        if output == "probabilities":
             labels = served.version.labels[outputs.argmax(axis=1)].reshape(-1, 1)
             tensors.append(pb_utils.Tensor("label", labels))
         number = np.full((len(outputs), 1), served.version.number, np.int64)
@@ -201,12 +201,12 @@ class TritonPythonModel:
             self.versions.move_to_end((low, high))
             return cached[1]
         self._forget((low, high))
-        made = self._read(record)
-        self.versions[low, high] = state, made
-        self.size += made.size
+        version = self._read(record)
+        self.versions[low, high] = state, version
+        self.size += version.size
         while self.size > self.limit and len(self.versions) > 1:
             self._forget(next(iter(self.versions)))
-        return made
+        return version
 
     def _forget(self, slot: tuple[int, int]) -> None:
         if cached := self.versions.pop(slot, None):
@@ -214,13 +214,13 @@ class TritonPythonModel:
 
     def _read(self, record: Path) -> SharedVersion:
         """Read a version's files, if they are those of its record."""
-        about = json.loads(record.read_bytes())
-        model, number = about["model"], about["version"]
+        content = json.loads(record.read_bytes())
+        model, number = content["model"], content["version"]
         if not (isinstance(number, int) and number > 0 and MODEL_NAME.fullmatch(model)):
             raise RequestError(f"{record.name} is not a record of a model")
         folder = self.repository / model / str(number)
         contents = {}
-        for name, expected in about["sha256"].items():
+        for name, expected in content["sha256"].items():
             if Path(name).name != name:
                 raise RequestError(f"{record.name} is not a record of a model")
             contents[name] = (folder / name).read_bytes()
@@ -238,9 +238,9 @@ class TritonPythonModel:
 
 def _table_slot(slots: dict[str, int]) -> tuple[str, int]:
     """Return the output with the predictions and its number; RequestError: the outputs name no version."""
-    for kind in ("probabilities", "value"):
-        if set(slots) == {kind, "version"}:
-            return kind, slots[kind]
+    for output in ("probabilities", "value"):
+        if set(slots) == {output, "version"}:
+            return output, slots[output]
     raise RequestError(UNNAMED)
 
 

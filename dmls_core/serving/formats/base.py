@@ -112,9 +112,9 @@ class ServingFormat(ABC):
         memory, and whatever it raises keeps the model from Triton. A regression has one class.
         """
 
-    def recorded_hashes(self, about: Mapping[str, Any]) -> Mapping[str, str]:
+    def recorded_hashes(self, model_json: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the SHA-256 of each file by the content of ``model.json``."""
-        hashes: Mapping[str, str] = about.get("sha256", {})
+        hashes: Mapping[str, str] = model_json.get("sha256", {})
         return hashes
 
     def size(self, folder: Path) -> int:
@@ -231,17 +231,17 @@ def serving_format(name: str, model: str = "the model") -> ServingFormat:
     """
     if name not in extensions.names(GROUP):
         raise _unregistered(name, model)
-    made: ServingFormat = extensions.load(GROUP, name)()
-    return made
+    serving: ServingFormat = extensions.load(GROUP, name)()
+    return serving
 
 
-def format_of(about: Mapping[str, Any], model: str = "the model") -> ServingFormat:
+def format_of(model_json: Mapping[str, Any], model: str = "the model") -> ServingFormat:
     """Return the format that the content of ``model.json`` names.
 
     Raises:
         UserError: no installed package registers the format.
     """
-    return serving_format(str(about.get("format", DEFAULT_FORMAT)), model)
+    return serving_format(str(model_json.get("format", DEFAULT_FORMAT)), model)
 
 
 def in_process_code(formats: Iterable[ServingFormat]) -> dict[str, str]:

@@ -36,9 +36,9 @@ def check_model(folder: Path, model: str) -> None:
         ServingError: it is damaged, or not the model that ``model.json`` describes. The message names what
             was found and what was expected.
     """
-    about = check_model_json(read_model_json(folder, model), f"{MODEL_JSON} of {model}")
-    serving = format_of(about, model)
-    recorded, size = serving.recorded_hashes(about), 0
+    model_json = check_model_json(read_model_json(folder, model), f"{MODEL_JSON} of {model}")
+    serving = format_of(model_json, model)
+    recorded, size = serving.recorded_hashes(model_json), 0
     for file in serving.files:
         try:
             with (folder / file).open("rb") as reading:
@@ -65,8 +65,8 @@ def check_model(folder: Path, model: str) -> None:
         )
     except (SandboxError, ServingError) as error:
         raise ServingError(f"{files} is damaged; Triton did not load it: {error}") from error
-    classes = about["n_outputs"] if about["task"] == "classification" else 1
-    expected = {"task": about["task"], "features": about["n_features"], "classes": classes}
+    classes = model_json["n_outputs"] if model_json["task"] == "classification" else 1
+    expected = {"task": model_json["task"], "features": model_json["n_features"], "classes": classes}
     if wrong := [name for name in expected if inspected[name] != expected[name]]:
         pairs = "; ".join(f"{name}: found {inspected[name]}, expected {expected[name]}" for name in wrong)
         raise ServingError(f"{files} is not the model that {MODEL_JSON} describes: {pairs}")
@@ -116,25 +116,25 @@ def read_model_json(folder: Path, model: str) -> dict[str, Any]:
     """Return a folder's ``model.json``; raise ServingError if it is missing or damaged."""
     path = folder / MODEL_JSON
     try:
-        about = json.loads(path.read_bytes())
+        model_json = json.loads(path.read_bytes())
     except OSError as error:
         raise ServingError(f"cannot read {MODEL_JSON} of {model}: {error}") from error
     except ValueError as error:
         raise ServingError(f"{MODEL_JSON} of {model} is damaged: it is not JSON ({error})") from error
-    if not isinstance(about, dict):
+    if not isinstance(model_json, dict):
         raise ServingError(
-            f"{MODEL_JSON} of {model} is damaged: expected an object, found {type(about).__name__}"
+            f"{MODEL_JSON} of {model} is damaged: expected an object, found {type(model_json).__name__}"
         )
-    return about
+    return model_json
 
 
-def check_model_json(about: dict[str, Any], source: str) -> dict[str, Any]:
+def check_model_json(model_json: dict[str, Any], source: str) -> dict[str, Any]:
     """Return the content of ``model.json`` if a server can be configured by it, or raise ServingError."""
     expected = "expected task (classification or regression), and n_features and n_outputs above 0"
-    task, numbers = about.get("task"), [about.get(key) for key in ("n_features", "n_outputs")]
+    task, numbers = model_json.get("task"), [model_json.get(key) for key in ("n_features", "n_outputs")]
     if task not in ("classification", "regression") or not all(type(n) is int and n > 0 for n in numbers):
         raise ServingError(
             f"{source} is damaged: found task {task!r}, n_features {numbers[0]!r}, n_outputs {numbers[1]!r}; "
             f"{expected}"
         )
-    return about
+    return model_json

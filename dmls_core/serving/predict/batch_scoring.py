@@ -76,7 +76,7 @@ def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple
 def list_files(store: Store, team: str, job: str) -> list[str]:
     """Return the names of a job's files in ``scoring/``."""
     listed = (layout.parse_scoring(info.key) for info in store.list(layout.scoring_file(team, job, "")))
-    return sorted(found[2] for found in listed if found)
+    return sorted(parsed[2] for parsed in listed if parsed)
 
 
 def result_name(file: str) -> str:
@@ -141,8 +141,13 @@ class FileScoring:
             raise DataError(ValidationIssue("this is not a file of rows", hint=hint))
         most = REQUEST_BYTES if self._is_table else IntakeLimits.from_environment().data_bytes
         if self._info.size > most:
-            found, expected = f"{self._info.size:,} bytes", f"at most {most:,}"
-            raise DataError(ValidationIssue("the file is too large", found=found, expected=expected))
+            raise DataError(
+                ValidationIssue(
+                    "the file is too large",
+                    found=f"{self._info.size:,} bytes",
+                    expected=f"at most {most:,}",
+                )
+            )
 
     @property
     def _is_table(self) -> bool:

@@ -61,10 +61,10 @@ def write_card(folder: Path, result: Mapping[str, Any], spec: Mapping[str, Any])
     The folder contains ``encoder.json``, ``golden.json`` and ``model.json``. ``seconds`` and ``artifacts``
     may still be missing in ``result``.
     """
-    encoder, golden, about = (
+    encoder, golden, model_json = (
         json.loads((folder / f"{name}.json").read_bytes()) for name in ("encoder", "golden", "model")
     )
-    page = render_card(result, spec, Encoder.from_json(encoder), golden, about.get("ranges", {}))
+    page = render_card(result, spec, Encoder.from_json(encoder), golden, model_json.get("ranges", {}))
     (folder / CARD).write_text(page, encoding="utf-8")
 
 

@@ -56,7 +56,7 @@ class TableSignature:
 
     Attributes:
         folder: the table endpoint's own version in Triton; endpoints with other columns have another one.
-        kinds: Triton's type of each column.
+        data_types: Triton's type of each column.
         matrices: inputs that hold several columns, and their columns; none before DMLS wrote them.
         columns: the columns of each version that may answer, the configured one first; ``ANY`` if they are
             the same for every version.
@@ -66,7 +66,7 @@ class TableSignature:
 
     folder: int
 
-    kinds: dict[str, str]
+    data_types: dict[str, str]
     matrices: dict[str, tuple[str, ...]]
     columns: dict[int, tuple[str, ...]]
     labels: dict[int, tuple[str, ...] | None]
@@ -134,7 +134,7 @@ class ServedModel:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -183,7 +183,7 @@ class ServedModel:
             signature, address = self._signature, self._address
             try:
                 columns = list(signature.columns.values())
-                parts = self._ask(read_columns(frame, signature.kinds, columns, signature.marks))
+                parts = self._ask(read_columns(frame, signature.data_types, columns, signature.marks))
             except (DataError, NotFoundError, ServingError):
                 self._signature = self._read_signature()
                 if (self._signature, self._address) == (signature, address):
@@ -208,8 +208,8 @@ class ServedModel:
             inputs = {}
             rows = {name: values[start : start + size] for name, values in columns.items()}
             for name, values in self._joined(rows).items():
-                kind = "BYTES" if values.dtype == object else "FP64"
-                inputs[self._triton.InferInput(name, list(values.shape), kind)] = values
+                datatype = "BYTES" if values.dtype == object else "FP64"
+                inputs[self._triton.InferInput(name, list(values.shape), datatype)] = values
             with self._answering():
                 answer = self._infer(inputs, request_id)
             response = answer.get_response()
@@ -256,13 +256,13 @@ class ServedModel:
         config = answer["config"]
         parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
         versions, matrices = json.loads(parameters["versions"]), json.loads(parameters.get("matrices", "{}"))
-        labels = {about.get("version", ANY): about["labels"] for about in versions}
+        labels = {entry.get("version", ANY): entry["labels"] for entry in versions}
         (folder,) = config["version_policy"]["specific"]["versions"]
         return TableSignature(
             folder=int(folder),
-            kinds={t["name"]: t["data_type"] for t in config["input"] if t["name"] not in matrices},
+            data_types={t["name"]: t["data_type"] for t in config["input"] if t["name"] not in matrices},
             matrices={name: tuple(columns) for name, columns in matrices.items()},
-            columns={about.get("version", ANY): tuple(about["columns"]) for about in versions},
+            columns={entry.get("version", ANY): tuple(entry["columns"]) for entry in versions},
             labels={version: None if names is None else tuple(names) for version, names in labels.items()},
             marks=tuple(json.loads(parameters.get("missing", "[]"))),
         )

@@ -65,23 +65,23 @@ def export_version(
     number = version or repository.serving(model)
     if number is None or number not in repository.versions(model):
         which = f"no version {version}" if version else "no served version"
-        available = ", ".join(map(str, repository.kept(model))) or "none"
+        available = ", ".join(map(str, repository.verified_versions(model))) or "none"
         raise NotFoundError(ValidationIssue(f"{model} has {which}", hint=f"kept versions: {available}"))
     repository.check(model, number)
     out.mkdir(parents=True, exist_ok=True)
-    about: dict[str, Any] = {"schema": 1, "model": model, "version": number, "target": target}
+    summary: dict[str, Any] = {"schema": 1, "model": model, "version": number, "target": target}
     with TemporaryDirectory(prefix="dmls-export-") as scratch:
         folder = Path(scratch)
         serving = repository.format(model, number)
         for name in (*serving.files, *MODEL_FILES):
             repository.store.download(f"{model}/{number}/{name}", folder / name)
         if target == "onnx":
-            about["largest_difference"] = _write_onnx(serving, folder, out, model, number)
+            summary["largest_difference"] = _write_onnx(serving, folder, out, model, number)
         else:
             _write_repository(folder, out / MODELS, model)
             _write_manifests(target, out, model, number, uri, serving.size(folder))
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
-    return {**about, "files": files}
+    return {**summary, "files": files}
 
 
 def _check_arguments(target: Target, out: Path, uri: str) -> None:
@@ -98,9 +98,9 @@ def _check_arguments(target: Target, out: Path, uri: str) -> None:
 
 
 def _write_onnx(serving: ServingFormat, folder: Path, out: Path, model: str, version: int) -> float:
-    about = json.loads((folder / "model.json").read_text("utf-8"))
+    model_json = json.loads((folder / "model.json").read_text("utf-8"))
     metadata = {"model": model, "version": str(version)}
-    metadata |= {key: json.dumps(about[key], ensure_ascii=False) for key in ("features", "labels")}
+    metadata |= {key: json.dumps(model_json[key], ensure_ascii=False) for key in ("features", "labels")}
     difference = serving.write_onnx(folder, out / "model.onnx", metadata)
     shutil.copyfile(folder / "encoder.json", out / "encoder.json")
     return difference
@@ -119,12 +119,15 @@ def _write_manifests(target: Target, out: Path, model: str, version: int, uri: s
         return
     import yaml
 
-    about = {"name": resource_name(model), "annotations": {"dmls/model": model, "dmls/version": str(version)}}
+    metadata = {
+        "name": resource_name(model),
+        "annotations": {"dmls/model": model, "dmls/version": str(version)},
+    }
     memory = f"{(BASE_MEMORY + MEMORY_FACTOR * size) >> 20}Mi"
     if target == "kserve":
-        name, manifests = "inference-service.yaml", [inference_service(about, uri, memory)]
+        name, manifests = "inference-service.yaml", [inference_service(metadata, uri, memory)]
     else:
-        name, manifests = "kubernetes.yaml", [deployment(about, model, uri, memory), service(about)]
+        name, manifests = "kubernetes.yaml", [deployment(metadata, model, uri, memory), service(metadata)]
     # Without objects in common: YAML would write them as anchors and references.
     separate = json.loads(json.dumps(manifests))
     (out / name).write_text(yaml.safe_dump_all(separate, sort_keys=False), "utf-8")
@@ -136,7 +139,7 @@ def resource_name(model: str) -> str:
     return (name if name[0].isalpha() else f"m-{name}")[:63].rstrip("-")
 
 
-def inference_service(about: Mapping[str, Any], uri: str, memory: str) -> dict[str, Any]:
+def inference_service(metadata: Mapping[str, Any], uri: str, memory: str) -> dict[str, Any]:
     """Return KServe's ``InferenceService`` for a Triton repository at ``uri``.
 
     Source: https://kserve.github.io/website (API reference, v1beta1).
@@ -152,17 +155,17 @@ def inference_service(about: Mapping[str, Any], uri: str, memory: str) -> dict[s
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
-        "metadata": dict(about),
+        "metadata": dict(metadata),
         "spec": {"predictor": {"model": model}},
     }
 
 
-def deployment(about: Mapping[str, Any], model: str, uri: str, memory: str) -> dict[str, Any]:
+def deployment(metadata: Mapping[str, Any], model: str, uri: str, memory: str) -> dict[str, Any]:
     """Return a Kubernetes ``Deployment`` of Triton with the repository at ``uri`` and no model control.
 
     Credentials for ``uri`` come from the Secret ``<name>-storage``, if there is one.
     """
-    name = about["name"]
+    name = metadata["name"]
     labels = {"app.kubernetes.io/name": name}
     locked = {
         "allowPrivilegeEscalation": False,
@@ -206,7 +209,7 @@ def deployment(about: Mapping[str, Any], model: str, uri: str, memory: str) -> d
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {**about, "labels": labels},
+        "metadata": {**metadata, "labels": labels},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
@@ -215,9 +218,9 @@ def deployment(about: Mapping[str, Any], model: str, uri: str, memory: str) -> d
     }
 
 
-def service(about: Mapping[str, Any]) -> dict[str, Any]:
+def service(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``Service`` in front of ``deployment``."""
-    labels = {"app.kubernetes.io/name": about["name"]}
+    labels = {"app.kubernetes.io/name": metadata["name"]}
     ports = [
         {"name": name, "port": number, "targetPort": name}
         for name, number in (("http", HTTP), ("grpc", GRPC), ("metrics", METRICS))
@@ -225,7 +228,7 @@ def service(about: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {**about, "labels": labels},
+        "metadata": {**metadata, "labels": labels},
         "spec": {"selector": labels, "ports": ports},
     }
 

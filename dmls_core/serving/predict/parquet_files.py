@@ -24,8 +24,8 @@ def parquet_as_csv(source: str, target: str) -> None:
         if wrong:
             raise DataError(
                 [
-                    ValidationIssue("holds no single values", key=name, found=str(kind), file=file)
-                    for name, kind in wrong.items()
+                    ValidationIssue("holds no single values", key=name, found=str(data_type), file=file)
+                    for name, data_type in wrong.items()
                 ]
             )
         frame.sink_csv(target, null_value="NA")  # an empty line would be no row
@@ -38,14 +38,14 @@ def add_predictions(source: str, predicted: str, target: str) -> None:
     """Write the rows of the Parquet file ``source`` with the last columns of the CSV ``predicted``."""
     import polars as pl
 
-    own = pl.scan_parquet(source, glob=False)
+    source_rows = pl.scan_parquet(source, glob=False)
     rows = pl.scan_csv(predicted, infer_schema=False, glob=False)
     names = rows.collect_schema().names()
-    added = names[len(own.collect_schema()) :]
+    added = names[len(source_rows.collect_schema()) :]
     texts = {PREDICTION} if len(added) > 2 else set()  # a regression has no probabilities
     types = {
         n: pl.Int32() if n == MODEL_VERSION else pl.String() if n in texts else pl.Float32() for n in added
     }
-    pl.concat([own, rows.select(pl.col(n).cast(t) for n, t in types.items())], how="horizontal").sink_parquet(
-        target
-    )
+    pl.concat(
+        [source_rows, rows.select(pl.col(n).cast(t) for n, t in types.items())], how="horizontal"
+    ).sink_parquet(target)

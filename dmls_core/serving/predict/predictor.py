@@ -185,12 +185,12 @@ def predict_file(
 
 def _origin(predictor: Predictor, file: io.TextIOWrapper) -> dict[str, Any]:
     """Return what the predictions of a file depend on; unique if the file is a pipe."""
-    about = os.fstat(file.fileno())
+    status = os.fstat(file.fileno())
     return {
         "model": predictor.model,
         "version": predictor.version,
-        "source": [about.st_size, about.st_mtime_ns, about.st_ino],
-        "once": "" if stat.S_ISREG(about.st_mode) else uuid.uuid4().hex,
+        "source": [status.st_size, status.st_mtime_ns, status.st_ino],
+        "once": "" if stat.S_ISREG(status.st_mode) else uuid.uuid4().hex,
     }
 
 
@@ -246,10 +246,14 @@ def check_header(source: Path, header: Sequence[str], features: Sequence[str], a
         raise _wrong(source, 1, f"a column {taken[0]!r}", "no column of that name: the prediction adds it")
 
 
-def _wrong(source: Path, line: int, found: str, expected: str) -> DataError:
+def _wrong(source: Path, line: int, actual: str, expected: str) -> DataError:
     return DataError(
         ValidationIssue(
-            f"expected {expected}, found {found}", file=str(source), line=line, found=found, expected=expected
+            f"expected {expected}, found {actual}",
+            file=str(source),
+            line=line,
+            found=actual,
+            expected=expected,
         )
     )
 

@@ -56,7 +56,7 @@ def written_in_parts(target: Path, made_of: Mapping[str, Any]) -> Iterator[Parts
     state = target.with_name(f"{partial.name}.json")
     try:
         with _locked(partial, target) as out:
-            rows, size = _found(state, made_of, os.fstat(out.fileno()).st_size)
+            rows, size = _read_progress(state, made_of, os.fstat(out.fileno()).st_size)
             out.truncate(size)
             try:
                 yield Parts(out, rows, state, made_of)
@@ -71,12 +71,12 @@ def written_in_parts(target: Path, made_of: Mapping[str, Any]) -> Iterator[Parts
         raise DataError(ValidationIssue(f"cannot be written: {error.strerror}", file=str(target))) from error
 
 
-def _found(state: Path, made_of: Mapping[str, Any], size: int) -> tuple[int, int]:
+def _read_progress(state: Path, made_of: Mapping[str, Any], size: int) -> tuple[int, int]:
     """Return rows and bytes of the finished parts, if they have the same origin."""
     try:
-        found = json.loads(state.read_bytes())
-        if found["schema"] == 1 and found["made_of"] == made_of and found["bytes"] <= size:
-            return int(found["rows"]), int(found["bytes"])
+        progress = json.loads(state.read_bytes())
+        if progress["schema"] == 1 and progress["made_of"] == made_of and progress["bytes"] <= size:
+            return int(progress["rows"]), int(progress["bytes"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # none, or damaged: start again
     return 0, 0

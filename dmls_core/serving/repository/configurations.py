@@ -21,7 +21,6 @@ from dmls_core.serving.triton.model_config import (
     CANDIDATE,
     CHALLENGER,
     CONFIG_FILE,
-    InstanceKind,
     ModelShape,
     Scaling,
     table_name,
@@ -39,7 +38,6 @@ class Configurations:
         store: Store,
         files: RepositoryFiles,
         read: Callable[[str, int, str], dict[str, Any]],
-        kind: InstanceKind,
         *,
         sharing: bool,
     ) -> None:
@@ -47,7 +45,7 @@ class Configurations:
 
         Without ``sharing``, every model has processes of its own.
         """
-        self._store, self._files, self._read, self._kind = store, files, read, kind
+        self._store, self._files, self._read = store, files, read
         self._sharing = sharing and files.in_place
         self.tables = TableEndpoints(store, files, read)
         self._shared = SharedProcess(store, files)
@@ -81,7 +79,7 @@ class Configurations:
             for file, content in {**code, "__pycache__": ""}.items():
                 self._files.replace(f"{name}/{version}/{file}", content)
         shape = self._shape(name, version)
-        config = serving.config(name, shape, versions=[version], kind=self._kind, scaling=scaling)
+        config = serving.config(name, shape, versions=[version], scaling=scaling)
         self._files.replace(f"{name}/{CONFIG_FILE}", config)
 
     def format(self, name: str, version: int) -> ServingFormat:
@@ -129,9 +127,9 @@ class Configurations:
     def _shape(self, name: str, version: int) -> ModelShape:
         model = _model(name)
         source = f"{self._store.url}/{model}/{version}/{MODEL_JSON}"
-        about = check_model_json(self._read(model, version, MODEL_JSON), source)
-        classifier = about["task"] == "classification"
-        return ModelShape(about["n_features"], about["n_outputs"] if classifier else 1, classifier)
+        model_json = check_model_json(self._read(model, version, MODEL_JSON), source)
+        classifier = model_json["task"] == "classification"
+        return ModelShape(model_json["n_features"], model_json["n_outputs"] if classifier else 1, classifier)
 
 
 def _model(name: str) -> str:

@@ -33,10 +33,10 @@ def checksums(folder: Path, needed: Iterable[str]) -> dict[str, str]:
     return {name: sha256(folder / name) for name in sorted(names)}
 
 
-def recorded_checksums(about: dict[str, Any], name: str, version: int) -> dict[str, str]:
+def recorded_checksums(record: dict[str, Any], name: str, version: int) -> dict[str, str]:
     """Return the checksums in a version's ``dmls.json``; raise ``ServingError`` if it is damaged."""
-    sums = about.get("sha256")
-    if (about.get("schema"), about.get("version")) != (1, version) or not isinstance(sums, dict):
+    sums = record.get("sha256")
+    if (record.get("schema"), record.get("version")) != (1, version) or not isinstance(sums, dict):
         raise ServingError(f"dmls.json of version {version} of {name} is damaged; train the model again")
     return sums
 

@@ -54,7 +54,6 @@ from dmls_core.serving.triton.model_config import (
     CHALLENGER,
     CONFIG_FILE,
     SIMPLEST,
-    InstanceKind,
     Scaling,
     check_model_name,
     configured_versions,
@@ -86,13 +85,11 @@ class Repository:
     Methods that change a model are called with its ``lock`` held.
     """
 
-    def __init__(
-        self, url: str, *, kind: InstanceKind = "KIND_AUTO", store: Store | None = None, sharing: bool = True
-    ) -> None:
+    def __init__(self, url: str, *, store: Store | None = None, sharing: bool = True) -> None:
         """Bind to a folder or ``s3://bucket/prefix``; nothing is read or written yet.
 
-        ``kind`` is the instance kind in every forest's configuration. ``store`` has its own credentials; by
-        default it is opened from ``url``. ``sharing``: whether small models may share a process.
+        ``store`` has its own credentials; by default it is opened from ``url``. ``sharing``: whether small
+        models may share a process.
 
         Raises:
             PlatformError: ``url`` is neither.
@@ -107,11 +104,10 @@ class Repository:
                 "(and an S3 service of your own in AWS_ENDPOINT_URL)"
             )
         self.store = store or open_store(url)
-        self.kind: InstanceKind = kind
         self._files: RepositoryFiles = (ObjectStoreFiles if "://" in self.store.url else FolderFiles)(
             self.store
         )
-        self._configurations = Configurations(self.store, self._files, self.read, kind, sharing=sharing)
+        self._configurations = Configurations(self.store, self._files, self.read, sharing=sharing)
 
     @property
     def root(self) -> Path:
@@ -167,8 +163,8 @@ class Repository:
                 self._files.copy(folder / file, f"{name}/{number}/{file}", sums[file])
             if (signature := folder / SIGNATURE_FILE).is_file():
                 self.store.upload(f"{name}/{number}/{SIGNATURE_FILE}", signature)
-            about = json.dumps({"schema": 1, "version": number, "sha256": sums})
-            self.store.put(f"{name}/{number}/{VERSION_FILE}", about.encode())
+            record = json.dumps({"schema": 1, "version": number, "sha256": sums})
+            self.store.put(f"{name}/{number}/{VERSION_FILE}", record.encode())
         return number
 
     def check(self, name: str, version: int) -> None:
@@ -337,7 +333,7 @@ class Repository:
         except ObjectMissingError:
             return ()
 
-    def kept(self, name: str) -> tuple[int, ...]:
+    def verified_versions(self, name: str) -> tuple[int, ...]:
         """Return the verified versions that are still in the repository, ascending."""
         there = self.versions(name)
         return tuple(sorted(version for version in self.verified(name) if version in there))

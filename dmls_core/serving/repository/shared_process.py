@@ -59,13 +59,13 @@ class SharedProcess:
 
         ``sums``: SHA-256 of the files that the process reads.
         """
-        about = {
+        record = {
             "schema": SCHEMA,
             "model": model,
             "version": version,
             "sha256": dict(sums),
         }
-        content = json.dumps(about).encode()
+        content = json.dumps(record).encode()
         taken = self._taken(model, version)
         for high, (owner, number) in taken.items():
             if (owner, number) == (model, version):
@@ -94,10 +94,10 @@ class SharedProcess:
         taken = {}
         for info in self._store.list(f"{RECORDS}/{_low(model, version)}/"):
             try:
-                about = json.loads(self._store.get(info.key))
+                record = json.loads(self._store.get(info.key))
             except ObjectMissingError:  # another publisher freed it
                 continue
-            taken[int(PurePosixPath(info.key).stem)] = about["model"], about["version"]
+            taken[int(PurePosixPath(info.key).stem)] = record["model"], record["version"]
         return taken
 
 

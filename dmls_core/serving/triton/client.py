@@ -75,7 +75,7 @@ class TritonClient:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -119,12 +119,12 @@ class TritonClient:
         # Not the repository's index: that would read the repository, which may be in an unreachable S3.
         try:
             with self._answering("grpc", f"list the versions of {name}"):
-                about = self._grpc.get_model_metadata(name, client_timeout=self.timeout, as_json=True)
+                metadata = self._grpc.get_model_metadata(name, client_timeout=self.timeout, as_json=True)
         except ServingError as error:
             if "unknown model" in str(error):
                 return ()
             raise
-        return tuple(sorted(int(version) for version in about.get("versions", ())))
+        return tuple(sorted(int(version) for version in metadata.get("versions", ())))
 
     def ready(self, name: str) -> bool:
         """Return whether a model answers requests, as ``/v2/models/NAME/ready`` does over HTTP.

@@ -201,14 +201,14 @@ def matrices(encoder: Encoder) -> dict[str, list[str]]:
     another order, gets an error and no wrong answer.
     """
     inputs: dict[str, list[str]] = {}
-    for kind, feature_type in (
+    for matrix, feature_type in (
         ("numbers", NumberFeature),
         ("texts", CategoryFeature),
         ("dates", DateFeature),  # not in "texts": its name stays as before for clients that know it
     ):
         if names := [f.name for f in encoder.features if isinstance(f, feature_type)]:
             checksum = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:8]
-            inputs[f"{kind}-{checksum}"] = names
+            inputs[f"{matrix}-{checksum}"] = names
     return inputs
 
 
@@ -240,27 +240,27 @@ def table_config(
     labels = main.target.labels
     others = sorted((v for v in encoders if v != version), reverse=True)
     alike = [v for v in others if (encoders[v].target.labels is None) == (labels is None)]
-    about: list[dict[str, Any]] = [
+    entries: list[dict[str, Any]] = [
         {"version": v, "columns": encoders[v].feature_names, "labels": encoders[v].target.labels}
         for v in (version, *alike)
     ]
     if all(interface(encoders[v]) == interface(main) for v in alike):
-        about = [{"columns": main.feature_names, "labels": labels}]
-    kinds: dict[str, str] = {}
+        entries = [{"columns": main.feature_names, "labels": labels}]
+    data_types: dict[str, str] = {}
     for number in (version, *alike):
         for feature in encoders[number].features:
-            kinds.setdefault(
+            data_types.setdefault(
                 feature.name, "TYPE_FP64" if isinstance(feature, NumberFeature) else "TYPE_STRING"
             )
-    inputs = [(name, kind, 1) for name, kind in kinds.items()]
+    inputs = [(name, data_type, 1) for name, data_type in data_types.items()]
     packed = matrices(main)
-    inputs += [(name, kinds[columns[0]], len(columns)) for name, columns in packed.items()]
+    inputs += [(name, data_types[columns[0]], len(columns)) for name, columns in packed.items()]
     return _TABLE_CONFIG.format(
         name=quoted(table_name(model)),
         max_batch_size=MAX_BATCH_SIZE,
         inputs=",\n".join(
-            f"  {{ name: {quoted(name)} data_type: {kind} dims: [ {size} ] optional: true }}"
-            for name, kind, size in inputs
+            f"  {{ name: {quoted(name)} data_type: {data_type} dims: [ {size} ] optional: true }}"
+            for name, data_type, size in inputs
         ),
         outputs=",\n".join(_outputs({len(encoders[v].target.labels or ()) for v in (version, *alike)})),
         folder=folder,
@@ -268,7 +268,7 @@ def table_config(
         batching=BATCHING if scaling.batching else "",
         forest=quoted(model),
         target=quoted(main.target.name),
-        versions=quoted(json.dumps(about, ensure_ascii=False)),
+        versions=quoted(json.dumps(entries, ensure_ascii=False)),
         matrices=quoted(json.dumps(packed, ensure_ascii=False)),
         more="".join(
             f",\n  {{ key: {quoted(key)} value: {{ string_value: {quoted(text)} }} }}"
@@ -292,6 +292,6 @@ def _outputs(classes: set[int]) -> list[str]:
     else:
         tensors = {LABEL: ("TYPE_STRING", 1), PROBABILITIES: ("TYPE_FP32", wide), **tensors}
     return [
-        f"  {{ name: {quoted(name)} data_type: {kind} dims: [ {dim} ] }}"
-        for name, (kind, dim) in tensors.items()
+        f"  {{ name: {quoted(name)} data_type: {data_type} dims: [ {dim} ] }}"
+        for name, (data_type, dim) in tensors.items()
     ]

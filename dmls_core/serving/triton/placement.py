@@ -69,7 +69,7 @@ def triton_servers(http: str, grpc: str, *, key: str = "") -> Iterator[Servers]:
         yield Servers(tuple(clients) or (TritonClient("", ""),), copies)
 
 
-def place(servers: Sequence[TritonClient], model: str) -> tuple[TritonClient, ...]:
+def select_servers(servers: Sequence[TritonClient], model: str) -> tuple[TritonClient, ...]:
     """Return the clients of the servers that are to serve ``<team>.<job>``, the preferred one first."""
     if not (isinstance(servers, Servers) and servers.copies):
         return tuple(servers)
@@ -104,7 +104,7 @@ def find_http_address(http: str, grpc: str, model: str) -> str:
     if not split_copies(grpc):
         return first_address(http)
     with triton_servers(http, grpc) as servers:
-        return place(servers, model)[0].addresses["http"]
+        return select_servers(servers, model)[0].addresses["http"]
 
 
 def update_leftovers(clients: Iterable[TritonClient], model: str, version: int) -> None:

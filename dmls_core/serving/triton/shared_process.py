@@ -103,7 +103,7 @@ class _Tensor:
     """An input or output of an ensemble, and the tensor of the shared model that it is."""
 
     name: str
-    kind: str
+    data_type: str
     size: int
     inner: str
 
@@ -167,14 +167,14 @@ def table_front(name: str, encoder: Encoder, version: int, slot: Slot) -> str:
     """
     inputs, counts = [], {"number": 0, "text": 0}
     for feature in encoder.features:
-        kind = "number" if isinstance(feature, NumberFeature) else "text"
-        inner = f"{kind}_{counts[kind]}"
-        counts[kind] += 1
-        inputs.append(_Tensor(feature.name, _data_type(kind), 1, inner))
+        column_type = "number" if isinstance(feature, NumberFeature) else "text"
+        inner = f"{column_type}_{counts[column_type]}"
+        counts[column_type] += 1
+        inputs.append(_Tensor(feature.name, _data_type(column_type), 1, inner))
     packed = matrices(encoder)
     for matrix, columns in packed.items():
-        kind = matrix.partition("-")[0]
-        inputs.append(_Tensor(matrix, _data_type(kind), len(columns), kind))
+        column_type = matrix.partition("-")[0]
+        inputs.append(_Tensor(matrix, _data_type(column_type), len(columns), column_type))
     labels = encoder.target.labels
     version_output = _Tensor(VERSION, "TYPE_INT64", 1, f"{VERSION}_{slot.high}")
     if labels is None:
@@ -192,22 +192,24 @@ def table_front(name: str, encoder: Encoder, version: int, slot: Slot) -> str:
     return _front(table_name(name), version, inputs, outputs, parameters)
 
 
-def _data_type(kind: str) -> str:
-    return "TYPE_FP64" if kind.startswith("number") else "TYPE_STRING"
+def _data_type(column_type: str) -> str:
+    return "TYPE_FP64" if column_type.startswith("number") else "TYPE_STRING"
 
 
 def _front(
     name: str, version: int, inputs: Sequence[_Tensor], outputs: Sequence[_Tensor], parameters: dict[str, str]
 ) -> str:
     maps = [
-        (kind, tensor) for kind, tensors in (("input", inputs), ("output", outputs)) for tensor in tensors
+        (direction, tensor)
+        for direction, tensors in (("input", inputs), ("output", outputs))
+        for tensor in tensors
     ]
     optional = " optional: true" if len(parameters) > 1 else ""
     return _FRONT_CONFIG.format(
         name=quoted(name),
         max_batch_size=MAX_BATCH_SIZE,
-        inputs=_lines([(t.name, t.kind, t.size) for t in inputs], optional),
-        outputs=_lines([(t.name, t.kind, t.size) for t in outputs]),
+        inputs=_lines([(t.name, t.data_type, t.size) for t in inputs], optional),
+        outputs=_lines([(t.name, t.data_type, t.size) for t in outputs]),
         version=version,
         parameters=",\n".join(
             f"  {{ key: {quoted(key)} value: {{ string_value: {quoted(text)} }} }}"
@@ -215,13 +217,13 @@ def _front(
         ),
         shared=SHARED,
         maps="\n".join(
-            f"  {kind}_map {{ key: {quoted(t.inner)} value: {quoted(t.name)} }}" for kind, t in maps
+            f"  {direction}_map {{ key: {quoted(t.inner)} value: {quoted(t.name)} }}" for direction, t in maps
         ),
     )
 
 
 def _lines(tensors: Iterable[tuple[str, str, int]], more: str = "") -> str:
     return ",\n".join(
-        f"  {{ name: {quoted(name)} data_type: {kind} dims: [ {size} ]{more} }}"
-        for name, kind, size in tensors
+        f"  {{ name: {quoted(name)} data_type: {data_type} dims: [ {size} ]{more} }}"
+        for name, data_type, size in tensors
     )

@@ -27,15 +27,16 @@ Columns = dict[str, NDArray[Any]]
 
 def read_columns(
     frame: Any,  # noqa: ANN401
-    kinds: Mapping[str, str],
-    wanted: Sequence[Sequence[str]],
+    data_types: Mapping[str, str],
+    version_columns: Sequence[Sequence[str]],
     marks: Sequence[str] = (),
 ) -> Columns:
     """Return the columns of a frame as arrays of float64 or texts, each of shape (n_rows,).
 
     The frame is a pandas or polars DataFrame, or a mapping of names to values; unknown columns are ignored.
-    ``kinds`` has Triton's type of each column, ``wanted`` the columns of each version that may answer; those
-    of one version must be present. ``marks`` are texts of missing numbers; of a text, the model knows them.
+    ``data_types`` has Triton's type of each column, ``version_columns`` the columns of each version that may
+    answer; those of one version must be present. ``marks`` are texts of missing numbers; of a text, the
+    model knows them.
 
     Raises:
         DataError: columns are missing, repeated or differ in length, or a value is not a number.
@@ -44,16 +45,16 @@ def read_columns(
     keys = list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
     names = [str(key) for key in keys]
     keys_by_name = dict(zip(names, keys, strict=True))
-    lacking = [[name for name in columns if name not in keys_by_name] for columns in wanted]
+    lacking = [[name for name in columns if name not in keys_by_name] for columns in version_columns]
     if all(lacking):
         raise DataError([_missing(name, names) for name in lacking[0]])
-    if repeated := sorted(name for name, count in Counter(names).items() if count > 1 and name in kinds):
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1 and name in data_types):
         raise DataError(
             ValidationIssue(f"column {repeated[0]!r} occurs more than once", expected="each column once")
         )
     columns = {
-        name: _texts(name, values) if kind == TEXT else _numbers(name, values, marks)
-        for name, kind in kinds.items()
+        name: _texts(name, values) if data_type == TEXT else _numbers(name, values, marks)
+        for name, data_type in data_types.items()
         if name in keys_by_name
         for values in (_values(frame[keys_by_name[name]]),)
     }
@@ -77,10 +78,10 @@ def like(frame: Any, columns: Columns) -> Any:  # noqa: ANN401
 
 def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns:
     """Return raw values as the inputs of a table endpoint, each of shape (n_rows, 1)."""
-    kinds = {
+    data_types = {
         feature.name: NUMBER if isinstance(feature, NumberFeature) else TEXT for feature in encoder.features
     }
-    tensors = read_columns(columns, kinds, [encoder.feature_names], encoder.features[0].marks)
+    tensors = read_columns(columns, data_types, [encoder.feature_names], encoder.features[0].marks)
     return {name: values.reshape(-1, 1) for name, values in tensors.items()}
 
 
@@ -93,10 +94,10 @@ def table_request(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> str:
     for feature in encoder.features:
         values: list[Any]
         if isinstance(feature, NumberFeature):
-            kind, values = "FP64", [number(value) for value in rows[feature.name]]
+            datatype, values = "FP64", [number(value) for value in rows[feature.name]]
         else:
-            kind, values = "BYTES", [category_text(value) or "" for value in rows[feature.name]]
-        inputs.append({"name": feature.name, "datatype": kind, "shape": [len(values), 1], "data": values})
+            datatype, values = "BYTES", [category_text(value) or "" for value in rows[feature.name]]
+        inputs.append({"name": feature.name, "datatype": datatype, "shape": [len(values), 1], "data": values})
     return json.dumps({"inputs": inputs}, ensure_ascii=False)
 
 

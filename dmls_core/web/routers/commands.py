@@ -91,8 +91,8 @@ async def decline(caller: Deployer, request: Request) -> Done:
 @router.get("/served", summary="Show the versions that a rollback can serve")
 def served(caller: JobViewer) -> ServedVersions:
     """Return the served version, and the versions that a rollback can serve again."""
-    serving, kept = commands.kept_versions(caller.team, caller.name)
-    return ServedVersions(serving=serving, kept=kept)
+    serving, verified = commands.verified_versions(caller.team, caller.name)
+    return ServedVersions(serving=serving, kept=verified)
 
 
 @router.post("/rollback", summary="Serve an earlier version again")

@@ -34,7 +34,7 @@ from dmls_core.web.services.job_details import (
     read_versions,
 )
 from dmls_core.web.services.job_index import find_jobs
-from dmls_core.web.services.run_comparison import Comparison, compare_runs
+from dmls_core.web.services.run_comparison import RunComparison, compare_runs
 from dmls_core.web.services.runs import (
     MAX_RUNS,
     PAGES,
@@ -139,7 +139,7 @@ def show_comparison(
     caller: RunViewer,
     session: SessionDep,
     run: Annotated[list[str], Query(min_length=2, max_length=8, description="Runs, by `run_id`.")],
-) -> Comparison:
+) -> RunComparison:
     """Return the scores of some runs, and what differs between them."""
     return compare_runs(session, open_store(), caller.team, caller.name, run)
 

@@ -13,7 +13,7 @@ from dmls_core.airflow.settings import airflow_settings
 from dmls_core.monitoring.capacity import CapacityPlan
 from dmls_core.web.dependencies import Caller, ClusterViewer, OpenApi, check_doctor_access
 from dmls_core.web.services.platform_overview import (
-    Platform,
+    PlatformOverview,
     QueuedRun,
     read_platform,
     read_queue,
@@ -23,7 +23,7 @@ from dmls_core.web.services.platform_overview import (
 router = APIRouter(tags=["Platform"])
 
 
-class Check(BaseModel):
+class DoctorCheck(BaseModel):
     """One check of `dmls doctor`."""
 
     name: str
@@ -33,7 +33,7 @@ class Check(BaseModel):
 
 
 @router.get("/platform", summary="Show the platform")
-def show_platform(session: SessionDep, user: ClusterViewer) -> Platform:
+def show_platform(session: SessionDep, user: ClusterViewer) -> PlatformOverview:
     """Return the state of each part of the platform; a service that does not respond in time is `slow`."""
     return read_platform(session, user)
 
@@ -47,9 +47,9 @@ def list_queue(session: SessionDep, caller: Caller) -> list[QueuedRun]:
 @router.get("/platform/doctor", summary="Run dmls doctor", dependencies=[Depends(check_doctor_access)])
 def show_doctor(
     again: Annotated[bool, Query(description="Run the checks even if a result is cached.")] = False,
-) -> list[Check]:
+) -> list[DoctorCheck]:
     """Return the checks of `dmls doctor` on the API server's machine, at most a minute old."""
-    return [Check(**check) for check in run_doctor(airflow_settings(), again=again)]
+    return [DoctorCheck(**check) for check in run_doctor(airflow_settings(), again=again)]
 
 
 Factor = Annotated[float, Query(ge=0.01, le=1000)]

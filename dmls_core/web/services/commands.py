@@ -133,11 +133,11 @@ def _served_job(team: str, name: str) -> Iterator[ServedJob]:
         yield ServedJob(team, name, deployment, settings.mlflow_uri, open_store())
 
 
-def kept_versions(team: str, name: str) -> tuple[int | None, list[int]]:
+def verified_versions(team: str, name: str) -> tuple[int | None, list[int]]:
     """Return the served version, and the versions that a rollback can serve again."""
     repository = open_repository(_serving_settings())
     model = layout.model_name(team, name)
-    return repository.serving(model), list(repository.kept(model))
+    return repository.serving(model), list(repository.verified_versions(model))
 
 
 async def retire(airflow: AirflowApi, team: str, name: str, user: str) -> int:

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class SpecSummary:
+class SpecColumns:
     """Columns of the table that come from a spec."""
 
     owner: str
@@ -66,7 +66,7 @@ class StoredJobs:
 
     store: Store
     records: dict[JobKey, JobRecord] = field(default_factory=dict)
-    specs: dict[str, SpecSummary] = field(default_factory=dict)
+    specs: dict[str, SpecColumns] = field(default_factory=dict)
     statuses: dict[JobKey, Status] = field(default_factory=dict)
     served: dict[JobKey, ServedModel] = field(default_factory=dict)
     drift: dict[JobKey, str] = field(default_factory=dict)
@@ -84,8 +84,8 @@ class StoredJobs:
 
     def refresh(self) -> None:
         """Read what has changed since the last call; raise ``StoreError`` if the store cannot be read."""
-        found = Registry(self.store).jobs(self._record_cache)
-        self.records = {(record.team, record.name): record for record in found}
+        records = Registry(self.store).jobs(self._record_cache)
+        self.records = {(record.team, record.name): record for record in records}
         self._unreadable.clear()
         with ThreadPoolExecutor(THREADS) as threads:
             self._refresh_statuses(threads)
@@ -96,9 +96,9 @@ class StoredJobs:
     def _refresh_statuses(self, threads: ThreadPoolExecutor) -> None:
         listed: dict[str, tuple[JobKey, str]] = {}
         for info in self.store.list(layout.INCOMING):
-            found = layout.parse_incoming(info.key)
-            if found and found.filename == layout.STATUS_JSON:
-                listed[info.key] = (found.team, found.job), info.etag
+            upload = layout.parse_incoming(info.key)
+            if upload and upload.filename == layout.STATUS_JSON:
+                listed[info.key] = (upload.team, upload.job), info.etag
         self._read_changed(threads, listed, self._read_status, self.statuses)
 
     def _refresh_served(self, threads: ThreadPoolExecutor) -> None:
@@ -170,13 +170,13 @@ class StoredJobs:
         verdict = content.get("verdict") if isinstance(content, dict) else None
         return verdict if isinstance(verdict, str) else None
 
-    def _read_spec(self, sha256: str) -> SpecSummary | None:
+    def _read_spec(self, sha256: str) -> SpecColumns | None:
         spec = self._json(layout.spec(sha256))
         if not isinstance(spec, dict):
             return None
         models = tuple(str(model["name"]) for model in spec.get("models", ()))
         owner = (spec.get("owner") or {}).get("name") or (spec.get("owner") or {}).get("email") or ""
-        return SpecSummary(str(owner), models)
+        return SpecColumns(str(owner), models)
 
     def _json(self, key: str) -> Any:
         try:
@@ -228,18 +228,18 @@ class AirflowJobs:
             if (status := stored.statuses.get((record.team, record.name))) is None
             or status.state == "accepted"
         ]
-        self.late = {dag_id: found.reason for dag_id, found in self._versions.find(session, waiting).items()}
+        self.late = {dag_id: late.reason for dag_id, late in self._versions.find(session, waiting).items()}
 
     def refresh(self, session: Session) -> None:
         """Read the DAGs, the runs that wait, and the outcomes that are new since the last call."""
         self.dags = database.dag_states(session)
         self.waits = read_waits(session)
         since = self._latest - OVERLAP if self._latest else None
-        for found in database.return_values(session, OUTCOME_TASKS, since):
-            self._latest = found.timestamp
-            if isinstance(found.value, Mapping):
-                outcomes = self.outcomes.setdefault(found.dag_id, Outcomes())
-                outcomes.add(found.run_id, found.value)
+        for returned in database.return_values(session, OUTCOME_TASKS, since):
+            self._latest = returned.timestamp
+            if isinstance(returned.value, Mapping):
+                outcomes = self.outcomes.setdefault(returned.dag_id, Outcomes())
+                outcomes.add(returned.run_id, returned.value)
 
 
 def served_versions(addresses: str, key: str) -> dict[str, int]:

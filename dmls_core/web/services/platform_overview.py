@@ -70,7 +70,7 @@ class QueuedRun:
     starts: Start | None = None
 
 
-class Platform(BaseModel):
+class PlatformOverview(BaseModel):
     """State of the platform."""
 
     services: list[Health]
@@ -85,12 +85,12 @@ class Platform(BaseModel):
     runner: str
 
 
-def read_platform(session: Session, user: User) -> Platform:
+def read_platform(session: Session, user: User) -> PlatformOverview:
     """Return the state of the platform; a service that does not respond in time is ``slow``."""
     settings = airflow_settings()
     queue, leases = _all_waiting(session), read_leases(session)
     readable = authorized_dags(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
-    return Platform(
+    return PlatformOverview(
         services=probe_all(service_probes(settings, open_store())),
         gpus=read_gpus(),
         gpus_offered=settings.gpus,

@@ -117,7 +117,7 @@ def read_signature(team: str, name: str) -> Signature:
         columns=[
             SignatureColumn(
                 name=feature.name,
-                kind=_kind(feature),
+                kind=_column_type(feature),
                 categories=list(feature.categories) if isinstance(feature, CategoryFeature) else None,
                 range=ranges.get(feature.name) if isinstance(feature, NumberFeature) else None,
                 example=_example(feature, example.get(feature.name, ()), ranges.get(feature.name)),
@@ -241,7 +241,7 @@ def check_values(
     return warnings, imputed
 
 
-def _kind(feature: Feature) -> str:
+def _column_type(feature: Feature) -> str:
     if isinstance(feature, CategoryFeature):
         return "category"
     return "date" if isinstance(feature, DateFeature) else "number"
@@ -319,11 +319,14 @@ async def score_csv(body: AsyncIterator[bytes], team: str, name: str, file: str)
     ``file``. A thread writes into a pipe: it waits for a slow reader, and fails if the reader has gone.
     """
     with ExitStack() as stack:
-        known = next(
+        known_ending = next(
             (end for end in data_endings() if file.lower().endswith(end) and file_format(f"a{end}").keys),
             ".csv",
         )
-        source = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-"))) / f"data{known}"
+        source = (
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-")))
+            / f"data{known_ending}"
+        )
         with source.open("wb") as target:
             async for part in body:
                 await run_in_threadpool(target.write, part)
@@ -350,7 +353,7 @@ async def _stream(
 
 def _score(source: Path, team: str, name: str, file: str, write_end: int) -> None:
     from dmls_core.serving import Predictor, predict_file, triton_servers
-    from dmls_core.serving.triton.placement import place
+    from dmls_core.serving.triton.placement import select_servers
 
     settings, model = airflow_settings(), layout.model_name(team, name)
     try:
@@ -359,7 +362,9 @@ def _score(source: Path, team: str, name: str, file: str, write_end: int) -> Non
             _as_csv(source, read_notation(team, name)) as rows,
             triton_servers(settings.triton_http, settings.triton_grpc) as servers,
         ):
-            predict_file(Predictor(open_repository(settings), place(servers, model)[0], model), rows, target)
+            predict_file(
+                Predictor(open_repository(settings), select_servers(servers, model)[0], model), rows, target
+            )
     except UserError as error:
         raise type(error)([replace(problem, file=file) for problem in error.issues]) from error
 

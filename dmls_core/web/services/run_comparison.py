@@ -52,7 +52,7 @@ class Contrast(BaseModel):
     message: str
 
 
-class Comparison(BaseModel):
+class RunComparison(BaseModel):
     """Runs side by side."""
 
     runs: list[Run]
@@ -71,13 +71,13 @@ class Comparison(BaseModel):
     )
 
 
-def compare_runs(session: Session, store: Store, team: str, name: str, run_ids: list[str]) -> Comparison:
+def compare_runs(session: Session, store: Store, team: str, name: str, run_ids: list[str]) -> RunComparison:
     """Return the scores of runs and what differs between them; raise ``NotFoundError`` for an unknown run."""
     runs = [read_run(session, team, name, run_id) for run_id in run_ids]
     return describe_comparison(runs, [read_run_files(store, team, name, run.run_key) for run in runs])
 
 
-def describe_comparison(runs: Sequence[Run], files: Sequence[RunFiles]) -> Comparison:
+def describe_comparison(runs: Sequence[Run], files: Sequence[RunFiles]) -> RunComparison:
     """Compare runs by the files of each."""
     results = [entry.result or {} for entry in files]
     metrics = [result.get("holdout", {}).get("metrics", {}) for result in results]
@@ -88,7 +88,7 @@ def describe_comparison(runs: Sequence[Run], files: Sequence[RunFiles]) -> Compa
     best, contrasts, message = _contrast(runs, files)
     clear = best is not None and bool(contrasts) and all(contrast.significant for contrast in contrasts)
     tied = any(not contrast.difference for contrast in contrasts)
-    return Comparison(
+    return RunComparison(
         runs=list(runs),
         best=None if tied else best,
         winner=best if clear else None,

@@ -121,9 +121,9 @@ class RunDetails(BaseModel):
 def read_runs(session: Session, team: str, name: str, *, limit: int = 50, run_id: str = "") -> list[Run]:
     """Return the latest runs of a job, newest first; only ``run_id`` if it is given."""
     dag_id = layout.dag_id(team, name)
-    found = database.dag_runs(session, dag_id, limit=limit, run_id=run_id)
-    results = _read_results(session, dag_id, [row.run_id for row in found])
-    return [_run(team, name, row, results[row.run_id]) for row in found]
+    rows = database.dag_runs(session, dag_id, limit=limit, run_id=run_id)
+    results = _read_results(session, dag_id, [row.run_id for row in rows])
+    return [_run(team, name, row, results[row.run_id]) for row in rows]
 
 
 def read_run(session: Session, team: str, name: str, run_id: str) -> Run:

@@ -68,11 +68,11 @@ class FileCheck(BaseModel):
 def list_scored_files(team: str, name: str) -> ScoredFiles:
     """Return the files of a job that are, or will be, scored, latest first."""
     store = open_store()
-    found = [info for info in store.list(layout.scoring_file(team, name, "")) if _name(info)]
-    found.sort(key=lambda info: info.modified, reverse=True)
+    infos = [info for info in store.list(layout.scoring_file(team, name, "")) if _name(info)]
+    infos.sort(key=lambda info: info.modified, reverse=True)
     with ThreadPoolExecutor(READERS) as threads:
-        files = list(threads.map(lambda info: _describe(store, team, name, info), found[:MAX_LISTED]))
-    return ScoredFiles(files=files, total=len(found))
+        files = list(threads.map(lambda info: _describe(store, team, name, info), infos[:MAX_LISTED]))
+    return ScoredFiles(files=files, total=len(infos))
 
 
 def read_scored_file(team: str, name: str, file: str) -> ScoredFile:
@@ -92,10 +92,10 @@ def open_predictions(team: str, name: str, file: str) -> tuple[str, Iterator[byt
     """
     from dmls_core.serving.predict.batch_scoring import result_name
 
-    found = read_scored_file(team, name, file)
-    if found.state != "scored":
+    scored = read_scored_file(team, name, file)
+    if scored.state != "scored":
         raise NotFoundError(
-            ValidationIssue(f"{file} has no predictions: it is {found.state}", hint=found.message)
+            ValidationIssue(f"{file} has no predictions: it is {scored.state}", hint=scored.message)
         )
     # The name follows from the file: whoever writes records cannot name another object.
     result = result_name(file)
@@ -144,8 +144,8 @@ def delete_file(team: str, name: str, file: str, user: str) -> None:
     read_scored_file(team, name, file)
     store = open_store()
     store.delete(_key(team, name, file))  # first, so that it is not scored again
-    for own in (file + ENDING, result_name(file)):
-        store.delete(layout.scored_file(team, name, own))
+    for filename in (file + ENDING, result_name(file)):
+        store.delete(layout.scored_file(team, name, filename))
     audit_log.record_event(DELETED_FILE, layout.dag_id(team, name), user, {"file": file})
 
 
@@ -167,14 +167,14 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
     if size > limit:
         raise DataError(ValidationIssue(f"the file has more than {limit:,} bytes", file=file))
     _, encoder = read_served_encoder(open_repository(airflow_settings()), layout.model_name(team, name))
-    whole = True
+    complete = True
     if file_format(file).has_footer:
         names, columns = _parquet_names(file, content, size), {}
     else:
         sample = read_sample(file, content, complete=len(content) >= size, keys=read_notation(team, name))
         names = list(sample.names)
         columns = dict(zip(sample.names, sample.columns, strict=True))
-        whole = sample.complete
+        complete = sample.complete
     try:
         check_header(Path(file), names, encoder.feature_names, added_columns(encoder, with_version=True))
         if columns:
@@ -182,7 +182,7 @@ def check_file(team: str, name: str, file: str, content: bytes, size: int) -> Fi
     except DataError as error:
         raise DataError([_explain(issue, team, name, content) for issue in error.issues]) from error
     except ValueError as error:
-        message = str(error) if whole else _without_row(str(error))
+        message = str(error) if complete else _without_row(str(error))
         raise DataError(_explain(ValidationIssue(message, file=file), team, name, content)) from error
     others = [column for column in names if column not in encoder.feature_names]
     seen = len(next(iter(columns.values()), ()))
@@ -203,7 +203,7 @@ def _without_row(message: str) -> str:
     """Return an error of a sample without the row, unless it is the file's, as those of the beginning are."""
     from dmls_core.intake.schema_inference.draft import FIRST
 
-    return _ROW.sub(lambda found: found[0] if int(found[1]) <= FIRST else "", message, count=1)
+    return _ROW.sub(lambda match: match[0] if int(match[1]) <= FIRST else "", message, count=1)
 
 
 def _sample_bytes(file: str, path: Path) -> bytes:
@@ -220,8 +220,10 @@ def _sample_bytes(file: str, path: Path) -> bytes:
 
 def _explain(issue: ValidationIssue, team: str, name: str, content: bytes) -> ValidationIssue:
     """Return an issue with a hint if the text is written otherwise than the job's files."""
-    found, own = detect(issue.file or "", content), read_notation(team, name)
-    differing = {key: value for key, value in found.items() if key in NOTATION and own.get(key) != value}
+    notation, job_notation = detect(issue.file or "", content), read_notation(team, name)
+    differing = {
+        key: value for key, value in notation.items() if key in NOTATION and job_notation.get(key) != value
+    }
     if not differing or not file_format(issue.file or "").is_text:
         return issue
     hint = f"{describe('', differing)}: write it as [data] of the job's spec says"
@@ -230,8 +232,8 @@ def _explain(issue: ValidationIssue, team: str, name: str, content: bytes) -> Va
 
 def _name(info: ObjectInfo) -> str:
     """Return the name of a file below its job's folder; empty for a hidden one."""
-    found = layout.parse_scoring(info.key)
-    return found[2] if found else ""
+    parsed = layout.parse_scoring(info.key)
+    return parsed[2] if parsed else ""
 
 
 def _key(team: str, name: str, file: str) -> str:
@@ -253,17 +255,17 @@ def _describe(store: Store, team: str, name: str, info: ObjectInfo) -> ScoredFil
     # A record without a time is of a try that a service failed.
     current = record if record and record.uploaded in ("", uploaded) else None
     empty = ScoringRecord("scoring", file, uploaded, "", 0)
-    known = current or empty
+    shown = current or empty
     return ScoredFile(
         file=file,
         size=info.size,
         uploaded=uploaded,
         state=current.state if current else "waiting",
-        message=known.message,
-        problems=[dict(issue) for issue in known.errors],
-        progress=known.progress,
-        rows=known.rows if known.state == "scored" else None,
-        version=known.version or None,
-        updated=known.updated,
-        result=known.result,
+        message=shown.message,
+        problems=[dict(issue) for issue in shown.errors],
+        progress=shown.progress,
+        rows=shown.rows if shown.state == "scored" else None,
+        version=shown.version or None,
+        updated=shown.updated,
+        result=shown.result,
     )

@@ -98,10 +98,10 @@ def _curl(url: str, body: str | None, key: str) -> str:
 
 def _python(url: str, row: Mapping[str, Any] | None) -> str:
     values = "".join(f"    {name!a}: {value!a},\n" for name, value in (row or {}).items())
-    given = f'with open("{ROW_FILE}", "rb") as file:\n    body = file.read()\n'
+    read_file = f'with open("{ROW_FILE}", "rb") as file:\n    body = file.read()\n'
     return (
         "import json\nimport os\nfrom urllib.request import Request, urlopen\n\n"
-        + (given if row is None else f"row = {{\n{values}}}\nbody = json.dumps([row]).encode()\n")
+        + (read_file if row is None else f"row = {{\n{values}}}\nbody = json.dumps([row]).encode()\n")
         + "request = Request(\n"
         f'    "{url}",\n'
         "    body,\n"
@@ -128,10 +128,10 @@ def _javascript(url: str, body: str | None) -> str:
 
 
 def _r(url: str, body: str | None) -> str:
-    given = "" if body is None else f"body <- {json.dumps(body)}\n"
+    body_line = "" if body is None else f"body <- {json.dumps(body)}\n"
     sent = f'req_body_file("{ROW_FILE}"' if body is None else "req_body_raw(body"
     return (
-        f'library(httr2)\n\n{given}answer <- request("{url}") |>\n'
+        f'library(httr2)\n\n{body_line}answer <- request("{url}") |>\n'
         f'  req_auth_bearer_token(Sys.getenv("{KEY}")) |>\n'
         f'  {sent}, type = "application/json") |>\n  req_perform() |>\n'
         "  resp_body_json()\n"

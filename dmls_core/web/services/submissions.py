@@ -190,13 +190,13 @@ def describe_formats() -> list[dict[str, Any]]:
     ]
 
 
-def as_schema(found: dict[str, Any]) -> InferredSchema:
+def as_schema(schema: dict[str, Any]) -> InferredSchema:
     """Return an inferred schema, given as JSON data, with the TOML of its spec."""
     from dmls_core.spec.toml_io import toml_text
 
-    document = found["document"]
+    document = schema["document"]
     return InferredSchema.model_validate(
-        {**found, "document": mark_floats(document), "toml": toml_text(document)}
+        {**schema, "document": mark_floats(document), "toml": toml_text(document)}
     )
 
 
@@ -333,17 +333,17 @@ def read_submission(team: str, name: str, fingerprint: str = "") -> SubmissionSt
     store = open_store()
     folder = layout.incoming_folder(team, name)
     listing = list(store.list(folder))
-    found = next((entry for entry in group_submissions(listing) if entry.job == name), None)
+    submission = next((entry for entry in group_submissions(listing) if entry.job == name), None)
     status, record = read_status(store, team, name), Registry(store).job(team, name)
-    wanted = fingerprint or (found.fingerprint if found else "")
+    expected = fingerprint or (submission.fingerprint if submission else "")
     files = [info.key.removeprefix(folder) for info in listing]
     return SubmissionState(
         files=[file for file in files if "/" not in file and is_data_name(file)],
-        has_spec=bool(found and found.spec),
+        has_spec=bool(submission and submission.spec),
         version=record.version if record else 0,
-        fingerprint=found.fingerprint if found else "",
+        fingerprint=submission.fingerprint if submission else "",
         status=status.as_json() if status else None,
-        answered=bool(status and wanted and status.fingerprint == wanted),
+        answered=bool(status and expected and status.fingerprint == expected),
     )
 
 
@@ -384,8 +384,8 @@ def submit_spec(team: str, name: str, toml: str, *, etag: str | None, user: str)
     else:
         written = replace_spec(store, team, name, toml, etag=etag, user=user)
     listing = store.list(layout.incoming_folder(team, name))
-    found = next(entry for entry in group_submissions(listing) if entry.job == name)
-    return Submitted(fingerprint=found.fingerprint, etag=written.etag)
+    submission = next(entry for entry in group_submissions(listing) if entry.job == name)
+    return Submitted(fingerprint=submission.fingerprint, etag=written.etag)
 
 
 def job_exists(team: str, name: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from dmls_core.airflow.jobs import approval
 from dmls_core.cli import job_view
 from dmls_core.cli.console import JobName
-from dmls_core.cli.job_view import JobRuns, QueuePlace, describe_job, job_rows, read_queue
+from dmls_core.cli.job_view import JobRuns, QueuePosition, describe_job, job_rows, read_queue
 from dmls_core.errors import NotFoundError, PlatformError
 from dmls_core.intake import write_status
 from dmls_core.settings import Settings
@@ -180,7 +180,7 @@ def test_a_waiting_run_has_its_place_and_its_start(airflow, tmp_path):
         write_status(store, "sea", job, "running" if job != "foam" else "deployed", "planned")
 
     rows = {row.job: row.queue for row in job_rows(store, settings)}
-    assert rows["sea/tides"] == QueuePlace(2, "all slots are in use", STARTS)
+    assert rows["sea/tides"] == QueuePosition(2, "all slots are in use", STARTS)
     assert rows["sea/waves"] is not None
     assert rows["sea/waves"].text == "the job is paused"
     assert rows["sea/foam"] is None

@@ -42,16 +42,22 @@ class PromoteOperator(JobTask):
                     options=serving_options(run.job.spec),
                     finish=partial(_make_champion, run),
                 )
-                about = deployment.repository.read(run.job.model_name, version, "model.json")
+                model_json = deployment.repository.read(run.job.model_name, version, "model.json")
         except ServingError:
             count(run.store, run.job.team, run.job.name, "verification_failures")
             raise
-        place = run.job.team, run.job.name
+        job_key = run.job.team, run.job.name
         by = f"Airflow run {run.context['run_id']}"
         write_served(
-            run.store, *place, version, about, by=by, run=run.job.run_key, trained=_read_training_end(run)
+            run.store,
+            *job_key,
+            version,
+            model_json,
+            by=by,
+            run=run.job.run_key,
+            trained=_read_training_end(run),
         )
-        count(run.store, *place, "deployments")
+        count(run.store, *job_key, "deployments")
         record_deployment(run, served, choice)
         _report(run, version)
         proof = served.proof

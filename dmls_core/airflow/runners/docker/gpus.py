@@ -58,9 +58,9 @@ def survey_engine(engine: APIClient, settings: AirflowSettings) -> GpuSurvey:
     """
     output = _probe(engine, settings.image, {ROOT_LABEL: settings.platform})
     held: Counter[int] = Counter()
-    for found in engine.containers(all=True, filters={"label": GPU_LABEL}):
-        if found["State"] not in EXITED and found["Names"][0].startswith(f"/{GPU_NAME_PREFIX}"):
-            held[int(found["Labels"][GPU_LABEL])] += int(found["Labels"].get(SHARES_LABEL, 1))
+    for container in engine.containers(all=True, filters={"label": GPU_LABEL}):
+        if container["State"] not in EXITED and container["Names"][0].startswith(f"/{GPU_NAME_PREFIX}"):
+            held[int(container["Labels"][GPU_LABEL])] += int(container["Labels"].get(SHARES_LABEL, 1))
     return GpuSurvey(parse_probe(output, settings.gpus), held, settings.trainers_per_gpu)
 
 
@@ -72,14 +72,14 @@ def _probe(engine: APIClient, image: str, labels: dict[str, str]) -> str:
         read_only=True,
         device_requests=[DeviceRequest(count=-1, capabilities=[["gpu", "utility"]])],
     )
-    made = ""
+    container_id = ""
     try:
-        made = engine.create_container(
+        container_id = engine.create_container(
             image, entrypoint=["/bin/sh", "-c"], command=[PROBE], labels=labels, host_config=options
         )["Id"]
-        engine.start(made)
-        code = engine.wait(made, timeout=PROBE_SECONDS)["StatusCode"]
-        output: str = engine.logs(made).decode(errors="replace")
+        engine.start(container_id)
+        code = engine.wait(container_id, timeout=PROBE_SECONDS)["StatusCode"]
+        output: str = engine.logs(container_id).decode(errors="replace")
     except (APIError, OSError) as error:
         reason = error.explanation if isinstance(error, APIError) else error
         raise RunnerError(
@@ -87,9 +87,9 @@ def _probe(engine: APIClient, image: str, labels: dict[str, str]) -> str:
             "container toolkit"
         ) from error
     finally:
-        if made:
+        if container_id:
             with suppress(APIError):
-                engine.remove_container(made, v=True, force=True)
+                engine.remove_container(container_id, v=True, force=True)
     if code:
         raise RunnerError(
             f"nvidia-smi failed in a container of {image} with exit code {code}: {output[-300:]}"
@@ -114,18 +114,18 @@ def create_on_gpu(
         TrainerExistsError: there is another container with the same key.
     """
     for gpu in survey.free(memory):
-        made = create(**_on(gpu.index, survey.shares_of(gpu, memory), options))
+        container = create(**_on(gpu.index, survey.shares_of(gpu, memory), options))
         try:
-            _check_alone(engine, made["Id"], options["labels"][KEY_LABEL])
+            _check_alone(engine, container["Id"], options["labels"][KEY_LABEL])
             # A GPU that was empty is taken under its first name only: no other trainer has come since.
             for share in range(survey.shares if survey.leases.get(gpu.index) else 1):
                 name = f"{GPU_NAME_PREFIX}{gpu.index}" + (f".{share}" if share else "")
-                if _rename(engine, made["Id"], name):
-                    return made
+                if _rename(engine, container["Id"], name):
+                    return container
         except BaseException:
-            engine.remove_container(made["Id"], v=True, force=True)
+            engine.remove_container(container["Id"], v=True, force=True)
             raise
-        engine.remove_container(made["Id"], v=True, force=True)
+        engine.remove_container(container["Id"], v=True, force=True)
     raise GpusBusyError(survey.reason(memory))
 
 
@@ -137,9 +137,9 @@ def _on(gpu: int, shares: int, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_alone(engine: APIClient, made: str, key: str) -> None:
-    found = engine.containers(all=True, filters={"label": f"{KEY_LABEL}={key}"})
-    if any(container["Id"] != made for container in found):
+def _check_alone(engine: APIClient, container_id: str, key: str) -> None:
+    containers = engine.containers(all=True, filters={"label": f"{KEY_LABEL}={key}"})
+    if any(container["Id"] != container_id for container in containers):
         raise TrainerExistsError(f"the trainer {key} was started by another process")
 
 

@@ -151,11 +151,11 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
 
     def _remove_earlier_tries(self, trainer: Trainer) -> None:
         same = [f"{name}={trainer.labels[name]}" for name in SAME_TRAINER]
-        for found in self.cli.containers(all=True, filters={"label": same}):
-            labels = found["Labels"]
+        for container in self.cli.containers(all=True, filters={"label": same}):
+            labels = container["Labels"]
             if trainer.key not in (labels.get(KEY_LABEL), labels.get(LEADER_LABEL)):
-                self.log.warning("removing the container %s of an earlier try", found["Id"][:12])
-                remove(self.cli, found["Id"])
+                self.log.warning("removing the container %s of an earlier try", container["Id"][:12])
+                remove(self.cli, container["Id"])
 
 
 class DockerRunner(Runner):
@@ -183,16 +183,16 @@ class DockerRunner(Runner):
     def exists(self, key: str) -> bool:
         """Return whether there is a container of this key that was started."""
         with self.engine() as engine:
-            found = inspect(engine, key)
-        return found is not None and found["State"]["Status"] != "created"
+            container = inspect(engine, key)
+        return container is not None and container["State"]["Status"] != "created"
 
     def exit_of(self, key: str) -> TrainerExit | None:
         """Return the container's exit code, and what the engine knows about it."""
         with self.engine() as engine:
-            found = inspect(engine, key)
-        if found is None:
+            container = inspect(engine, key)
+        if container is None:
             return TrainerExit(LOST, "lost its container: another process removed it")
-        return container_exit(found)
+        return container_exit(container)
 
     def changes(self) -> Iterator[str]:
         """Yield the keys of the engine's events that a container has ended or is gone."""
@@ -204,10 +204,10 @@ class DockerRunner(Runner):
     def read_log(self, key: str, position: str) -> tuple[list[str], str]:
         """Return the container's next lines; ``position`` is the time stamp of the last one."""
         with self.engine() as engine:
-            if (found := inspect(engine, key)) is None:
+            if (container := inspect(engine, key)) is None:
                 return [], position
             since = int(datetime.fromisoformat(f"{position[:19]}+00:00").timestamp()) if position else None
-            output: bytes = engine.logs(found["Id"], timestamps=True, since=since)
+            output: bytes = engine.logs(container["Id"], timestamps=True, since=since)
         stamped = [line.partition(" ") for line in output.decode(errors="replace").splitlines()]
         lines = [line for stamp, _, line in stamped if stamp > position]
         return lines, max((stamp for stamp, _, _ in stamped), default=position)
@@ -215,10 +215,10 @@ class DockerRunner(Runner):
     def stop(self, key: str) -> None:
         """Stop and remove the container and those of its nodes."""
         with self.engine() as engine:
-            for found in containers(engine, key):
+            for container in containers(engine, key):
                 with suppress(NotFound):
-                    engine.stop(found["Id"], timeout=GRACE_SECONDS)
-                remove(engine, found["Id"])
+                    engine.stop(container["Id"], timeout=GRACE_SECONDS)
+                remove(engine, container["Id"])
             remove_nodes(engine, key)
 
     def reap(self, is_active: IsActive) -> list[str]:
@@ -226,15 +226,15 @@ class DockerRunner(Runner):
         removed = []
         with self.engine() as engine:
             labeled = {"label": [f"{ROOT_LABEL}={self.settings.platform}"]}
-            for found in engine.containers(all=True, filters=labeled):
-                labels = found["Labels"]
-                if time.time() - found["Created"] < self.min_age_seconds:
+            for container in engine.containers(all=True, filters=labeled):
+                labels = container["Labels"]
+                if time.time() - container["Created"] < self.min_age_seconds:
                     continue
                 # Without a DAG it is a probe that a worker left when it was killed.
                 if "dmls.dag" in labels and is_active(labels["dmls.dag"], labels["dmls.run"]):
                     continue
-                remove(engine, found["Id"])
-                removed.append(found["Id"][:12])
+                remove(engine, container["Id"])
+                removed.append(container["Id"][:12])
         return removed
 
     def survey_gpus(self) -> GpuSurvey:
@@ -253,23 +253,23 @@ log = logging.getLogger(__name__)
 
 def containers(engine: APIClient, key: str) -> list[dict[str, Any]]:
     """Return the container of a trainer, if there is one, whatever its state."""
-    found: list[dict[str, Any]] = engine.containers(all=True, filters={"label": f"{KEY_LABEL}={key}"})
-    return found
+    listed: list[dict[str, Any]] = engine.containers(all=True, filters={"label": f"{KEY_LABEL}={key}"})
+    return listed
 
 
 def inspect(engine: APIClient, key: str) -> dict[str, Any] | None:
     """Return what the engine knows about a trainer's container; None if there is none."""
     for container in containers(engine, key):
         with suppress(NotFound):
-            found: dict[str, Any] = engine.inspect_container(container["Id"])
-            return found
+            answer: dict[str, Any] = engine.inspect_container(container["Id"])
+            return answer
     return None
 
 
 def start_node(engine: APIClient, create: Callable[..., dict[str, Any]], node: Trainer) -> None:
     """Start a node's container, unless it runs already; ``create`` knows the options of its leader's."""
-    if (found := inspect(engine, node.key)) and found["State"]["Status"] in ("created", *EXITED):
-        remove(engine, found["Id"])
+    if (container := inspect(engine, node.key)) and container["State"]["Status"] in ("created", *EXITED):
+        remove(engine, container["Id"])
     try:
         container = create(
             command=node.arguments, name=node.key, labels=node.labels, environment=node.environment
@@ -283,8 +283,8 @@ def start_node(engine: APIClient, create: Callable[..., dict[str, Any]], node: T
 
 def remove_nodes(engine: APIClient, key: str) -> None:
     """Remove the containers of a trainer's nodes at once: they hold nothing that must be kept."""
-    for found in engine.containers(all=True, filters={"label": f"{LEADER_LABEL}={key}"}):
-        remove(engine, found["Id"])
+    for container in engine.containers(all=True, filters={"label": f"{LEADER_LABEL}={key}"}):
+        remove(engine, container["Id"])
 
 
 def remove(engine: APIClient, container: str) -> None:
@@ -298,16 +298,16 @@ def remove(engine: APIClient, container: str) -> None:
         log.info("container %s: %s", container[:12], error.explanation)
 
 
-def container_exit(found: dict[str, Any]) -> TrainerExit | None:
+def container_exit(container: dict[str, Any]) -> TrainerExit | None:
     """Return how a container ended, from the engine's answer about it; None while it runs."""
-    state = found["State"]
+    state = container["State"]
     if state["Status"] not in EXITED:
         return None
-    memory = found["HostConfig"]["Memory"]
+    memory = container["HostConfig"]["Memory"]
     details = {
-        "container": found["Id"],
-        "image": found["Config"]["Image"],
-        "labels": {k: v for k, v in found["Config"]["Labels"].items() if k.startswith("dmls.")},
+        "container": container["Id"],
+        "image": container["Config"]["Image"],
+        "labels": {k: v for k, v in container["Config"]["Labels"].items() if k.startswith("dmls.")},
         "oom_killed": state["OOMKilled"],
         "started": state["StartedAt"],
         "finished": state["FinishedAt"],

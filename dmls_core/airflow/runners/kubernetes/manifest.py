@@ -149,7 +149,10 @@ def unscheduled(pod: k8s.V1Pod) -> str:
 def pod_exit(pod: k8s.V1Pod) -> TrainerExit | None:
     """Return how the trainer in a pod ended; None while it runs or waits."""
     status = pod.status
-    state = next((found.state for found in status.container_statuses or () if found.name == CONTAINER), None)
+    state = next(
+        (container.state for container in status.container_statuses or () if container.name == CONTAINER),
+        None,
+    )
     reason = f"was ended by the cluster: {status.reason}: {status.message}" if status.reason else ""
     if state and (ended := state.terminated):
         if ended.reason == "OOMKilled":

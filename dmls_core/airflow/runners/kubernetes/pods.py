@@ -71,17 +71,17 @@ class TrainerPods:
 
     def all(self) -> list[tuple[str, float, dict[str, str]]]:
         """Return the pods, and secrets whose pod is gone: name, time of creation, the trainer's labels."""
-        found: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
         for read in (self._api.list_namespaced_secret, self._api.list_namespaced_pod):
             items = read(self.namespace, label_selector=self._selector).items
-            found |= {item.metadata.name: item.metadata for item in items}
-        return [(name, m.creation_timestamp.timestamp(), m.annotations or {}) for name, m in found.items()]
+            metadata |= {item.metadata.name: item.metadata for item in items}
+        return [(name, m.creation_timestamp.timestamp(), m.annotations or {}) for name, m in metadata.items()]
 
     def other_tries(self, key: str) -> list[str]:
         """Return the names of the pods of a trainer's other tries, nodes included."""
         selector = f"{TRIES_LABEL}={label_value(earlier_tries(key))}"
-        found = self._api.list_namespaced_pod(self.namespace, label_selector=selector).items
-        others = [pod for pod in found if pod.metadata.labels.get(LEADER_LABEL) != label_value(key)]
+        pods = self._api.list_namespaced_pod(self.namespace, label_selector=selector).items
+        others = [pod for pod in pods if pod.metadata.labels.get(LEADER_LABEL) != label_value(key)]
         return [pod.metadata.name for pod in others if pod.metadata.name != pod_name(key)]
 
     def changes(self) -> Iterator[str]:

@@ -144,8 +144,8 @@ class ProcessRunner(Runner):
 
     def exists(self, key: str) -> bool:
         """Return whether the trainer runs, or has ended and left its exit code."""
-        found = self.exit_of(key)
-        return found is None or found.code != LOST
+        trainer_exit = self.exit_of(key)
+        return trainer_exit is None or trainer_exit.code != LOST
 
     def exit_of(self, key: str) -> TrainerExit | None:
         """Return the exit code that the trainer's shell wrote."""
@@ -204,8 +204,8 @@ def trainers_folder() -> Path:
 
 def end_trainer(key: str) -> None:
     """End the processes of a trainer and remove its folder."""
-    found = [process for process, labels in _trainer_processes() if labels.get(KEY_LABEL) == key]
-    _end(found, GRACE_SECONDS)
+    processes = [process for process, labels in _trainer_processes() if labels.get(KEY_LABEL) == key]
+    _end(processes, GRACE_SECONDS)
     shutil.rmtree(trainers_folder() / key, ignore_errors=True)
 
 

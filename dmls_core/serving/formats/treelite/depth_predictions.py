@@ -56,6 +56,6 @@ def _add(tree: FlatTrees, rows: NDArray[np.float32], predictions: NDArray[np.flo
     nodes, every = np.full(len(rows), tree.roots[0]), np.arange(len(rows))
     for at_depth in predictions:
         at_depth += tree.values[nodes]
-        found = rows[every, tree.features[nodes]]
-        goes_left = np.where(np.isnan(found), tree.missing_left[nodes], found <= tree.thresholds[nodes])
+        values = rows[every, tree.features[nodes]]
+        goes_left = np.where(np.isnan(values), tree.missing_left[nodes], values <= tree.thresholds[nodes])
         nodes = tree.children[nodes, np.where(goes_left, 0, 1)]

@@ -160,22 +160,22 @@ def _tensor_dims(config: dict[str, Any]) -> tuple[list[int], list[int]]:
 
 def _load(config: dict[str, Any], parameters: Parameters, folder: Path) -> treelite.Model:
     """Load the model file of a version's folder."""
-    kind = parameters.text("model_type", "xgboost")
-    if kind not in FILES:
-        raise pb_utils.TritonModelException(f"{kind} is no serialization format that FIL knows")
-    path = folder / (config.get("default_model_filename") or FILES[kind])
+    model_type = parameters.text("model_type", "xgboost")
+    if model_type not in FILES:
+        raise pb_utils.TritonModelException(f"{model_type} is no serialization format that FIL knows")
+    path = folder / (config.get("default_model_filename") or FILES[model_type])
     if not path.is_file():
         raise pb_utils.TritonModelException(f"Could not open model file {path}")
     try:
-        if kind == "treelite_checkpoint":
+        if model_type == "treelite_checkpoint":
             return treelite.Model.deserialize(path)
-        if kind == "lightgbm":
+        if model_type == "lightgbm":
             return treelite.frontend.load_lightgbm_model(path)
-        if kind == "xgboost":
+        if model_type == "xgboost":
             return treelite.frontend.load_xgboost_model_legacy_binary(path)
         return treelite.frontend.load_xgboost_model(
             path,
-            format_choice="json" if kind == "xgboost_json" else "ubjson",
+            format_choice="json" if model_type == "xgboost_json" else "ubjson",
             allow_unknown_field=parameters.flag("xgboost_allow_unknown_field", default=False),
         )
     except treelite.TreeliteError as error:

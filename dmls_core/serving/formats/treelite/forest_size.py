@@ -61,15 +61,15 @@ def size_hint(folder: Path, size: int, limit: int) -> str:
     path = folder / SIZE_FILE
     if not path.is_file():
         return advice
-    about = json.loads(path.read_bytes())
-    nodes = about["nodes_to_depth"]
+    statistics = json.loads(path.read_bytes())
+    nodes = statistics["nodes_to_depth"]
     depth = len(nodes) - 1
     fitting = [d for d, count in enumerate(nodes) if count / nodes[-1] * size <= limit]
-    text = f"its {about['trees']:,} trees have {nodes[-1]:,} nodes and are up to {depth} deep; "
+    text = f"its {statistics['trees']:,} trees have {nodes[-1]:,} nodes and are up to {depth} deep; "
     if fitting and fitting[-1]:
         saved = size * nodes[fitting[-1]] / nodes[-1] / _MEGA
         text += f"cut at depth {fitting[-1]} they have {nodes[fitting[-1]]:,} ({saved:,.0f} MB); "
-    if enough := about.get("enough"):
+    if enough := statistics.get("enough"):
         saved = size * nodes[enough] / nodes[-1] / _MEGA
         text += f"at depth {enough} ({saved:,.0f} MB) they lose nothing that can be measured; "
     return text + advice

@@ -83,8 +83,8 @@ def nvforest_predictor(model: treelite.Model) -> Callable[[ArrayLike], NDArray[n
 
     def predict_rows(rows: ArrayLike) -> NDArray[np.float32]:
         matrix = _checked(model, np.ascontiguousarray(rows, dtype=np.float32))
-        found: NDArray[np.float32] = np.asarray(predict(matrix), np.float32)
-        return found.reshape(len(matrix), -1)
+        predictions: NDArray[np.float32] = np.asarray(predict(matrix), np.float32)
+        return predictions.reshape(len(matrix), -1)
 
     return predict_rows
 

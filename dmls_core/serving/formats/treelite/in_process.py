@@ -55,10 +55,10 @@ class InProcessModel:
         self._call("DeserializeModelFromFile", str(path).encode(), ctypes.byref(self._model))
         options = json.dumps({"predict_type": "default", "nthread": 1}).encode()
         self._call("GTILParseConfig", options, ctypes.byref(self._config))
-        found = ctypes.c_int()
-        self._call("QueryNumFeature", self._model, ctypes.byref(found))
-        if found.value != n_features:
-            raise ValueError(f"{path} has {found.value} features, expected {n_features}")
+        count = ctypes.c_int()
+        self._call("QueryNumFeature", self._model, ctypes.byref(count))
+        if count.value != n_features:
+            raise ValueError(f"{path} has {count.value} features, expected {n_features}")
         shape, n_dims = ctypes.POINTER(ctypes.c_uint64)(), ctypes.c_uint64()
         one = ctypes.c_uint64(1)
         outputs = ctypes.byref(shape), ctypes.byref(n_dims)
@@ -86,18 +86,20 @@ class InProcessModel:
         """
         if rows.shape[1:] != (self._features,) or rows.dtype != np.float32 or not rows.flags.c_contiguous:
             raise ValueError(f"rows of shape {rows.shape}, expected {self._features} float32 features")
-        found = np.zeros((len(rows), self._outputs), np.float32)
+        predictions = np.zeros((len(rows), self._outputs), np.float32)
         self._call(
             "GTILPredict",
             self._model,
             rows.ctypes.data_as(ctypes.c_void_p),
             b"float32",
             ctypes.c_uint64(len(rows)),
-            found.ctypes.data_as(ctypes.c_void_p),
+            predictions.ctypes.data_as(ctypes.c_void_p),
             self._config,
         )
         # The model has the probability of the second of two classes alone.
-        return np.hstack([1 - found, found]) if (self._outputs, n_outputs) == (1, 2) else found
+        return (
+            np.hstack([1 - predictions, predictions]) if (self._outputs, n_outputs) == (1, 2) else predictions
+        )
 
     def _call(self, name: str, *arguments: Any) -> None:  # noqa: ANN401 - C values
         if getattr(self._library, f"Treelite{name}")(*arguments):

@@ -98,12 +98,12 @@ def to_onnx(model: treelite.Model, metadata: Mapping[str, str]) -> onnx.ModelPro
         sums = graph.add("Div", sums, graph.constant(np.maximum(counts, 1)))
     if base.any():
         sums = graph.add("Add", sums, graph.constant(base.astype(np.float32)))
-    found = _postprocess(graph, sums, header)
+    predictions = _postprocess(graph, sums, header)
     if is_classifier(model) and n_outputs == 1:
-        rest = graph.add("Sub", graph.constant(np.ones(1, np.float32)), found)
-        found = graph.add("Concat", rest, found, axis=1)
+        rest = graph.add("Sub", graph.constant(np.ones(1, np.float32)), predictions)
+        predictions = graph.add("Concat", rest, predictions, axis=1)
         n_outputs = 2
-    graph.add("Identity", found, output=OUTPUT)
+    graph.add("Identity", predictions, output=OUTPUT)
     tensor = helper.make_tensor_value_info
     n_features = int(header.get_field("num_feature")[0])
     proto = helper.make_model(
@@ -129,11 +129,11 @@ class _Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def add(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:  # noqa: ANN401
+    def add(self, op_type: str, *inputs: str, output: str = "", **attributes: Any) -> str:  # noqa: ANN401
         from onnx import helper
 
-        output = output or f"{kind.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        output = output or f"{op_type.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, inputs, [output], **attributes))
         return output
 
     def constant(self, values: NDArray[np.float32]) -> str:
@@ -210,7 +210,7 @@ def _postprocess(graph: _Graph, sums: str, header: Any) -> str:  # noqa: ANN401 
     def sigmoid() -> str:
         return graph.add("Sigmoid", graph.add("Mul", sums, graph.constant(alpha)))
 
-    known: dict[str, Callable[[], str]] = {
+    postprocessors: dict[str, Callable[[], str]] = {
         "identity": lambda: sums,
         "identity_multiclass": lambda: sums,
         "sigmoid": sigmoid,
@@ -219,6 +219,8 @@ def _postprocess(graph: _Graph, sums: str, header: Any) -> str:  # noqa: ANN401 
         "exponential": lambda: graph.add("Exp", sums),
         "logarithm_one_plus_exp": lambda: graph.add("Softplus", sums),
     }
-    if name not in known:
-        raise ServingError(f"ONNX export: the model's function {name!r} is not one of {', '.join(known)}")
-    return known[name]()
+    if name not in postprocessors:
+        raise ServingError(
+            f"ONNX export: the model's function {name!r} is not one of {', '.join(postprocessors)}"
+        )
+    return postprocessors[name]()

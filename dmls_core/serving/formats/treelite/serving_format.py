@@ -69,10 +69,10 @@ class TreeliteFormat(ServingFormat):
 
         return inspect(folder / CHECKPOINT)
 
-    def recorded_hashes(self, about: Mapping[str, Any]) -> Mapping[str, str]:
+    def recorded_hashes(self, model_json: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the hash, which models of the first releases record under a key of its own or not at all."""
-        first = {CHECKPOINT: about[FIRST_HASH]} if FIRST_HASH in about else {}
-        return {**first, **super().recorded_hashes(about)}
+        first = {CHECKPOINT: model_json[FIRST_HASH]} if FIRST_HASH in model_json else {}
+        return {**first, **super().recorded_hashes(model_json)}
 
     def size_hint(self, folder: Path, size: int, limit: int) -> str:
         """Return the size by depth, and a depth that fits."""

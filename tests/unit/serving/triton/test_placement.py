@@ -9,7 +9,7 @@ import pytest
 from dmls_core.errors import PlatformError
 from dmls_core.serving import triton_servers
 from dmls_core.serving.triton.addresses import first_address, split_addresses, split_copies
-from dmls_core.serving.triton.placement import find_addresses, find_http_address, place, rank
+from dmls_core.serving.triton.placement import find_addresses, find_http_address, rank, select_servers
 
 FOUR = [f"10.0.0.{number}:8001" for number in range(4)]
 MODELS = [f"lab.m{number}" for number in range(2000)]
@@ -36,7 +36,7 @@ def test_publishers_and_clients_find_the_same_servers():
     grpc = "copies=2," + ",".join(FOUR)
     with triton_servers(grpc.replace("8001", "8000"), grpc) as servers:
         for model in MODELS[:20]:
-            chosen = {client.addresses["grpc"] for client in place(servers, model)}
+            chosen = {client.addresses["grpc"] for client in select_servers(servers, model)}
             order = find_addresses(grpc, model)
             assert set(order[:2]) == chosen
             assert sorted(order) == FOUR
@@ -58,7 +58,7 @@ def test_clients_spread_over_the_servers_of_a_model():
 
 def test_without_copies_every_server_has_every_model():
     with triton_servers("a:1,b:1", "a:2,b:2") as servers:
-        assert place(servers, "lab.a") == tuple(servers)
+        assert select_servers(servers, "lab.a") == tuple(servers)
     assert find_addresses("a:2,b:2", "lab.a") == ["a:2"]
 
 
