@@ -60,15 +60,13 @@ def write_docs(results: Results, named_columns: Collection[str], folder: Path) -
     failed = dict.fromkeys(expectation.column for expectation, result in results if not result.success)
     first = dict.fromkeys(name for name in (*failed, *named_columns, *columns) if name in columns)
     shown = frozenset(list(first)[:MAX_COLUMNS])
-    rendered = [
+    checks = [
         _result(expectation, result)
         for expectation, result in results
         if not expectation.column or expectation.column in shown
     ]
     page = _Page()
-    page.feed(
-        DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(_suite(results, rendered)))
-    )  # type: ignore[no-untyped-call]
+    page.feed(DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(_suite(results, checks))))  # type: ignore[no-untyped-call]
     page.close()
     note = _note(len(columns), len(shown), len(failed.keys() - shown - {""}))
     folder.mkdir(parents=True, exist_ok=True)
