@@ -60,7 +60,7 @@ def write_docs(results: Results, named_columns: Collection[str], folder: Path) -
     failed = dict.fromkeys(expectation.column for expectation, result in results if not result.success)
     first = dict.fromkeys(name for name in (*failed, *named_columns, *columns) if name in columns)
     shown = frozenset(list(first)[:MAX_COLUMNS])
-    rendered = [
+    checks = [
         _result(expectation, result)
         for expectation, result in results
         if not expectation.column or expectation.column in shown
