@@ -136,7 +136,7 @@ class GoldenRows:
             self._verify_table(client, endpoint, protocol, served_table)
 
     def _verify_model(self, client: TritonClient, endpoint: str, protocol: Protocol) -> None:
-        label = f"{self._place} over {protocol}"
+        label = f"{self._subject} over {protocol}"
         answers = np.empty_like(self.expected)
         for start, stop in self._batches():
             got = client.infer(endpoint, self.encoded[start:stop], version=self.version, protocol=protocol)
@@ -160,7 +160,7 @@ class GoldenRows:
         median = statistics.median(taken[WARM_UP:])
         if max_latency_ms is not None and median > max_latency_ms:
             raise ServingError(
-                f"{self._place} over {protocol}: a request for one row takes {median:.3g} ms (median of "
+                f"{self._subject} over {protocol}: a request for one row takes {median:.3g} ms (median of "
                 f"{TIMED_REQUESTS}); [deploy] max_latency_ms is {max_latency_ms:g}"
             )
         return median

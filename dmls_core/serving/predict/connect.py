@@ -260,7 +260,7 @@ class ServedModel:
         (folder,) = config["version_policy"]["specific"]["versions"]
         return TableSignature(
             folder=int(folder),
-            kinds={t["name"]: t["data_type"] for t in config["input"] if t["name"] not in matrices},
+            data_types={t["name"]: t["data_type"] for t in config["input"] if t["name"] not in matrices},
             matrices={name: tuple(columns) for name, columns in matrices.items()},
             columns={entry.get("version", ANY): tuple(entry["columns"]) for entry in versions},
             labels={version: None if names is None else tuple(names) for version, names in labels.items()},
