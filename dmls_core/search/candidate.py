@@ -11,7 +11,7 @@ from dmls_core.search.boosting.objective import BoostingObjective
 from dmls_core.search.boosting.shrinkage import resolve
 from dmls_core.search.forest.objective import ForestObjective
 from dmls_core.search.objective import CrossValidation
-from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
+from dmls_core.search.samplers.strategy import SearchStrategy, load_strategy
 
 if TYPE_CHECKING:
     from dmls_core.search.objective import Objective

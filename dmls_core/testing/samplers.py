@@ -21,7 +21,7 @@ from dmls_core.models.metrics import scorer
 from dmls_core.search.candidate import ModelCandidate, make_candidate
 from dmls_core.search.objective import Objective, ShouldPrune
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
+from dmls_core.search.samplers.strategy import SearchStrategy, load_strategy
 from dmls_core.search.study.storage import LocalStorage
 from dmls_core.search.study.study import Claim, SearchStudy
 from dmls_core.search.task import SearchTask, Space, make_folds

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from dmls_core.models import CATALOGUE
 from dmls_core.search.candidate import make_candidate
 from dmls_core.search.optimize import search
-from dmls_core.search.strategies.strategy import load_strategy
+from dmls_core.search.samplers.strategy import load_strategy
 from dmls_core.search.task import SearchTask
 from tests.bench import scoreboard, scoreboard_methods
 from tests.bench.report import Row, run

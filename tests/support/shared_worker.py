@@ -17,7 +17,7 @@ from dmls_core.models.engines.forests import SklearnForestEngine
 from dmls_core.search.candidate import ModelCandidate
 from dmls_core.search.objective import Objective
 from dmls_core.search.optimize import SearchWorker, optimize
-from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
+from dmls_core.search.samplers.strategy import SearchStrategy, load_strategy
 from dmls_core.search.study.database import StudyDatabase
 from dmls_core.search.study.study import SearchStudy, remove_studies
 from dmls_core.search.task import Fold, SearchTask, Space

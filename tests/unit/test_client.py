@@ -97,7 +97,7 @@ def test_errors_of_the_server_are_errors_of_dmls(server, answer, kind, message):
         ({}, "no columns"),
         ({"x": [1], "y": [1, 2]}, "differ in length"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), "more than once"),
-        ([{"x": 1}, {"y": 1}], "row 2 has other columns"),
+        ([{"x": 1}, {"y": 1}], "the columns of row 2 differ from those of row 1"),
     ],
     ids=["none", "length", "twice", "rows"],
 )

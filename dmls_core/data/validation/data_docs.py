@@ -66,7 +66,7 @@ def write_docs(results: Results, named_columns: Collection[str], folder: Path) -
         if not expectation.column or expectation.column in shown
     ]
     page = _Page()
-    document = ValidationResultsPageRenderer().render(_suite(results, rendered))
+    document = ValidationResultsPageRenderer().render(_suite(results, checks))
     page.feed(DefaultJinjaPageView().render(document))  # type: ignore[no-untyped-call]
     page.close()
     note = _note(len(columns), len(shown), len(failed.keys() - shown - {""}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dmls_core.search.strategies.strategy import SearchStrategy, trial_seed
+from dmls_core.search.samplers.strategy import SearchStrategy, trial_seed
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner

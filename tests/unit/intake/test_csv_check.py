@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_core.data.formats.csv_dialect import Row, decode_head, read_rows
+from dmls_core.data.formats.csv_dialect import CsvRow, decode_head, read_rows
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake import csv_check
 from dmls_core.intake.csv_check import check_csv_head
@@ -139,7 +139,7 @@ def test_many_missing_columns_are_compared_with_a_bounded_number_of_names(
         csv_check.difflib, "get_close_matches", lambda _word, names, **_: compared.extend(names) or []
     )
     wanted = spec(features=tuple(f"missing {n}" for n in range(900)))
-    issues = csv_check.check_columns("iris.csv", Row(1, [f"c{n}" for n in range(1_000)]), wanted)
+    issues = csv_check.check_columns("iris.csv", CsvRow(1, [f"c{n}" for n in range(1_000)]), wanted)
     assert len(issues) == 901
     assert 1_000 <= len(compared) <= csv_check._COMPARISONS
 

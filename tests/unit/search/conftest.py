@@ -13,7 +13,7 @@ from optuna.pruners import NopPruner
 from dmls_core.errors import DataError
 from dmls_core.models import CATALOGUE
 from dmls_core.models.engines.forests import SklearnForestEngine
-from dmls_core.search.strategies.strategy import SearchStrategy, load_strategy
+from dmls_core.search.samplers.strategy import SearchStrategy, load_strategy
 from dmls_core.search.task import Fold, SearchTask
 
 Params = dict[str, Any]

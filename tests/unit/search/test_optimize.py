@@ -14,7 +14,7 @@ from dmls_core.models import CATALOGUE
 from dmls_core.search.candidate import ModelCandidate, make_candidate
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.optimize import pick_winner, search
-from dmls_core.search.strategies.strategy import load_strategy
+from dmls_core.search.samplers.strategy import load_strategy
 from dmls_core.search.study.storage import LocalStorage
 from dmls_core.search.study.study import SearchStudy
 from dmls_core.search.task import Space

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmls_core.errors import PlatformError
-from dmls_core.search.strategies.strategy import load_strategy
+from dmls_core.search.samplers.strategy import load_strategy
 from dmls_core.testing import SamplerSuite
 
 

@@ -1,0 +1,1 @@
+"""Samplers and pruners: each strategy of ``[search] strategy`` is one class."""

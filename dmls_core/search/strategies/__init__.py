@@ -1,1 +1,0 @@
-"""Search strategies: samplers and pruners."""
