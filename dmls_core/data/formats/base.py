@@ -49,17 +49,17 @@ class Format(ABC):
     DMLS itself reads CSV with commas, in UTF-8, and Parquet. A file of another format is converted to one of
     them, in a process with limits of memory and time.
 
-    >>> class Lines(Format):
-    ...     name, title, suffixes = "lines", "a list of numbers", (".lines",)
-    ...     is_text = True
-    ...
-    ...     def detect(self, head):
-    ...         return None  # only its name shows it
-    ...
-    ...     def convert(self, path, data, target):
-    ...         target.write_text("number\n" + path.read_text())
-    >>> Lines().needs_conversion("primes.lines", data=None)
-    True
+    Example:
+        >>> from dmls_core.data.formats.base import Format
+        >>> class Lines(Format):
+        ...     name, title, suffixes = "lines", "a list of numbers", (".lines",)
+        ...     is_text = True
+        ...     def detect(self, head):
+        ...         return None  # only its name shows it
+        ...     def convert(self, path, data, target):
+        ...         target.write_text("number\n" + path.read_text())
+        >>> Lines().needs_conversion("primes.lines", data=None)
+        True
     """
 
     name: ClassVar[str]

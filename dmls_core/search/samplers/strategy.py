@@ -25,6 +25,15 @@ class SearchStrategy(ABC):
         portfolio: whether the first trials are those of the champion and of the model's portfolio.
         stateful: whether the sampler stores more in the study than its suggestions. A resumed search then
             asks it again for the finished trials.
+
+    Example:
+        >>> from optuna.samplers import RandomSampler
+        >>> from dmls_core.search.samplers.strategy import SearchStrategy, trial_seed
+        >>> class UniformStrategy(SearchStrategy):
+        ...     def sampler(self, seed, number):
+        ...         return RandomSampler(seed=trial_seed(seed, number))
+        >>> type(UniformStrategy().sampler(seed=1, number=0)).__name__
+        'RandomSampler'
     """
 
     grid: ClassVar[bool] = False

@@ -68,6 +68,21 @@ class ServingFormat(ABC):
         packages: distributions that ``predictor`` needs, besides NumPy.
         in_process: module with which the table endpoint predicts a few rows itself, as
             ``treelite/in_process.py`` does; empty: Triton's backend predicts all of them.
+
+    Example:
+        >>> import json, pathlib
+        >>> from dmls_core.serving.formats.base import ServingFormat
+        >>> class MeanFormat(ServingFormat):
+        ...     name, backend, files = "mean", "python", ("mean.json",)
+        ...     predictor = "my_package.predictor"
+        ...     def inspect(self, folder):
+        ...         mean = json.loads((folder / "mean.json").read_text())
+        ...         return {"task": "regression", "features": mean["features"], "classes": 1}
+        >>> written = pathlib.Path("mean.json").write_text('{"mean": 2.5, "features": 3}')
+        >>> MeanFormat().inspect(pathlib.Path())
+        {'task': 'regression', 'features': 3, 'classes': 1}
+        >>> MeanFormat().size(pathlib.Path()) == written
+        True
     """
 
     name: str
