@@ -37,7 +37,7 @@ def connect(model: str, url: str, *, key: str = "", timeout: float = 60.0) -> Re
     Raises:
         UserError: ``model`` or ``url`` is wrong, or there is no key.
 
-    Example:
+    Examples:
         >>> from dmls_core.client import connect
         >>> model = connect("lab/iris", "https://airflow.example", key="dmls_1_secret")
         >>> model.predict([{"petal_length": 1.4, "petal_width": 0.2}])
@@ -90,7 +90,7 @@ class RemoteModel:
                 does not open the model.
             ServingError: the server does not respond, or failed.
 
-        Example:
+        Examples:
             A DataFrame of pandas or polars comes back as one of the same library:
 
             >>> import pandas as pd

@@ -13,7 +13,7 @@ class ValidationIssue:
 
     ``line`` and ``column`` count from 1; ``key`` is dotted (``n_estimators.min``).
 
-    Example:
+    Examples:
         >>> from dmls_core.errors import ValidationIssue
         >>> print(ValidationIssue("is not a number", file="a.csv", line=3, found="'x'", expected="a number"))
         a.csv:3: is not a number (found 'x'; expected a number)
@@ -52,7 +52,7 @@ class DmlsError(Exception):
 class UserError(DmlsError):
     """The user's input is wrong: a retry fails again until the input is corrected.
 
-    Example:
+    Examples:
         >>> from dmls_core.errors import DataError, UserError
         >>> try:
         ...     raise DataError("the file has no rows")

@@ -33,7 +33,7 @@ class Message:
         links: name -> URL of pages about it.
         email: address of the job's owner; empty: none.
 
-    Example:
+    Examples:
         >>> from dmls_core.airflow.notifiers import Message
         >>> message = Message("failed", "lab/iris", "Out of memory", links={"run": "https://airflow.example"})
         >>> print(message.lines)
@@ -62,7 +62,7 @@ class Message:
 class Notifier(ABC):
     """Send messages over one kind of channel.
 
-    Example:
+    Examples:
         >>> from dmls_core.airflow.notifiers import Message, Notifier
         >>> class PrintNotifier(Notifier):
         ...     def send(self, message: Message, connection_id: str) -> None:

@@ -39,7 +39,7 @@ class Metric(MetricDefinition):
         weighted: whether ``function`` takes the rows' weights, (n_rows,) above 0, as its third argument; it
             is left out if all rows count the same. Others cannot be used with ``[columns] weight``.
 
-    Example:
+    Examples:
         >>> from dmls_core.models.metrics import Metric
         >>> def share_within_one(truth, prediction):
         ...     return (abs(truth - prediction) <= 1).mean()

@@ -58,7 +58,7 @@ class Store(ABC):
     sees the old content or the new one, never a part. Every method raises ``StoreError`` when the service or
     file system fails.
 
-    Example:
+    Examples:
         >>> from dmls_core.store import open_store
         >>> store = open_store("objects")  # a folder; in production, s3://bucket/prefix
         >>> created = store.create("incoming/lab/iris/spec.toml", b"n_trials = 5")

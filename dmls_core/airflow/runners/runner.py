@@ -61,7 +61,7 @@ class Runner(ABC):
     a trainer under a key; from then on workers and the triggerer know it by that key alone. Both create
     runners of their own, so a runner keeps nothing about trainers in memory.
 
-    Example:
+    Examples:
         A runner that builds on another one, and requires ``nice``:
 
         >>> import shutil

@@ -49,7 +49,7 @@ class Format(ABC):
     DMLS itself reads CSV with commas, in UTF-8, and Parquet. A file of another format is converted to one of
     them, in a process with limits of memory and time.
 
-    Example:
+    Examples:
         >>> from dmls_core.data.formats.base import Format
         >>> class Lines(Format):
         ...     name, title, suffixes = "lines", "a list of numbers", (".lines",)

@@ -70,7 +70,7 @@ SAME = Argument()
 class Fitted(ABC):
     """A fitted model.
 
-    Example:
+    Examples:
         The mean of the target, whatever the row:
 
         >>> import numpy as np
@@ -144,7 +144,7 @@ class Engine(ABC):
         target_scale: smallest and largest standard deviation of a regression's target at which the unit of
             the target does not change the trees. A run warns of a target outside of these.
 
-    Example:
+    Examples:
         Fit a model of a registered engine as a run does, on one thread:
 
         >>> import numpy as np

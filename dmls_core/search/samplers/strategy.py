@@ -26,7 +26,7 @@ class SearchStrategy(ABC):
         stateful: whether the sampler stores more in the study than its suggestions. A resumed search then
             asks it again for the finished trials.
 
-    Example:
+    Examples:
         >>> from optuna.samplers import RandomSampler
         >>> from dmls_core.search.samplers.strategy import SearchStrategy, trial_seed
         >>> class UniformStrategy(SearchStrategy):

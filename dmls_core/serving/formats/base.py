@@ -69,7 +69,7 @@ class ServingFormat(ABC):
         in_process: module with which the table endpoint predicts a few rows itself, as
             ``treelite/in_process.py`` does; empty: Triton's backend predicts all of them.
 
-    Example:
+    Examples:
         >>> import json, pathlib
         >>> from dmls_core.serving.formats.base import ServingFormat
         >>> class MeanFormat(ServingFormat):

@@ -92,7 +92,7 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
             not a model's name.
         PlatformError: no address is given or set.
 
-    Example:
+    Examples:
         >>> from dmls_core.serving import connect
         >>> with connect("lab.parts", grpc="triton.example:8001") as model:
         ...     predictions = model.predict({"size": [0.5], "count": [3], "colour": ["red"]})
