@@ -114,10 +114,12 @@ def imported_modules(file: Path, modules: set[str]) -> set[str]:
 def test_no_modules_import_each_other_in_a_circle():
     files = {module_of(file): file for file in python_files("dmls_core")}
     imports = {module: imported_modules(file, set(files)) for module, file in files.items()}
+    circle: list[str] = []
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
-        pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
+        circle = error.args[1]
+    assert circle == []
 
 
 def test_nothing_is_pickled():
