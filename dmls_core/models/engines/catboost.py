@@ -81,7 +81,9 @@ class FittedCatBoost(FittedBooster):
         import numpy as np
 
         margin: FloatArray = np.asarray(
-            self.booster.predict(features, prediction_type="RawFormulaVal", thread_count=self._threads)
+            self.booster.predict(
+                _lockable(features), prediction_type="RawFormulaVal", thread_count=self._threads
+            )
         )
         if self._n_classes > 2:
             margin = spread_columns(margin, self.booster.classes_, self._n_classes, ABSENT)
@@ -153,7 +155,7 @@ class CatBoostEngine(Booster):
         """Return a fitted model; see ``Booster.train``."""
         import catboost
 
-        return _unfitted(fit, fit.settings).fit(catboost.Pool(features, target, weight=weights))
+        return _unfitted(fit, fit.settings).fit(catboost.Pool(_lockable(features), target, weight=weights))
 
     def bin_rows(
         self, fit: Fit, features: Array, target: NDArray[Any], weights: FloatArray | None, scored: Array
@@ -161,13 +163,21 @@ class CatBoostEngine(Booster):
         """Bin rows for many models; see ``Booster.bin_rows``."""
         import catboost
 
-        data = catboost.Pool(features, target, weight=weights)
+        data = catboost.Pool(_lockable(features), target, weight=weights)
         data.quantize(border_count=fit.settings["max_bin"])
         return BinnedCatBoost(fit, data, scored)
 
     def wrap(self, fit: Fit, booster: catboost.CatBoost, features: Array) -> FittedCatBoost:  # noqa: ARG002
         """Return a model as a ``Fitted``; see ``Booster.wrap``."""
         return FittedCatBoost(fit.model, fit.settings, booster, fit.n_classes, fit.threads)
+
+
+def _lockable(features: Array) -> Array:
+    """Return a view for CatBoost to lock: it makes a matrix that it reads without a copy read-only for good.
+
+    Of C-contiguous matrices, these are the ones of a single column or row.
+    """
+    return features.view()
 
 
 def _unfitted(fit: Fit, settings: Mapping[str, Scalar]) -> catboost.CatBoost:
