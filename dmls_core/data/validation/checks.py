@@ -103,7 +103,7 @@ def _unexpected(expectation: Expectation, values: pl.Series) -> pl.Series:
                 outside |= values < low
             return outside if high is None else outside | (values > high)
         case "in_set":
-            return ~values.is_in(_spelled(arguments["value_set"], values))
+            return ~values.is_in(_spelled(arguments["value_set"], values).implode())
         case "pattern":
             pattern = re.compile(arguments["regex"])
             distinct = values.unique()
@@ -112,9 +112,13 @@ def _unexpected(expectation: Expectation, values: pl.Series) -> pl.Series:
             return values.is_duplicated()
 
 
-def _spelled(allowed: Sequence[Any], values: pl.Series) -> list[Any]:
+def _spelled(allowed: Sequence[Any], values: pl.Series) -> pl.Series:
     """Return the allowed values as spelled in the data: 1 also allows the text 1.0, as in a category."""
     if values.dtype.is_numeric():
-        return [float(value) for value in allowed if not isinstance(value, str)]
+        numbers = [value for value in allowed if not isinstance(value, str)]
+        if values.dtype.is_integer():
+            numbers = [int(value) for value in numbers if value == int(value)]
+        return pl.Series(numbers, dtype=values.dtype, strict=False)
     texts = {category_text(value) for value in allowed}
-    return [text for text in values.unique().to_list() if category_text(text) in texts]
+    spelled = [text for text in values.unique().to_list() if category_text(text) in texts]
+    return pl.Series(spelled, dtype=pl.String)

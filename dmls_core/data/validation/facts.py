@@ -30,9 +30,9 @@ class ColumnFacts:
         numeric: most values are numbers, and the column is not a category or date, and has no pattern.
         missing: rows without a value.
         texts: values that are not numbers.
-        values: ``Float64``, or ``String`` without surrounding blanks; null if missing. None if no
-            expectation is about them. The texts of a target are there once each, unless it has expectations
-            of its own.
+        values: numbers, of an integer type if all are integers, or ``String`` without surrounding blanks;
+            null if missing. None if no expectation is about them. The texts of a target are there once each,
+            unless it has expectations of its own.
     """
 
     numeric: bool
@@ -128,8 +128,10 @@ def _read_as_text(spec: Spec) -> frozenset[str]:
 def _type(name: str, column_type: ColumnType, spec: Spec, *, as_text: bool) -> pl.DataType:
     if column_type in ("truth", "time", "category", "text") or as_text:
         return pl.String()
-    # Values with bounds are compared in double precision.
-    return pl.Float64() if name in spec.expectations.columns else pl.Float32()
+    # As text, every number stays what it is: Float64 merges integers above 2**53, such as ids.
+    if name in spec.expectations.columns or (name == spec.columns.target and spec.task == "classification"):
+        return pl.String()
+    return pl.Float64() if name == spec.columns.target else pl.Float32()
 
 
 _MISSING = list(MISSING)
@@ -161,10 +163,19 @@ def _facts(*, missing: int, texts: int, rows: int, as_text: bool, values: pl.Ser
     numeric = not as_text and texts < (rows - missing) - texts
     if values is not None:
         values = values.explode()
-        values = _stripped(values) if values.dtype == pl.String else values.cast(pl.Float64).fill_nan(None)
+        values = _stripped(values) if values.dtype == pl.String else values.fill_nan(None)
         if numeric and not texts:
-            values = values.cast(pl.Float64)
+            values = _numbers(values)
     return ColumnFacts(numeric, missing, texts, values)
+
+
+def _numbers(values: pl.Series) -> pl.Series:
+    """Return numbers as integers, if they are, else as ``Float64``."""
+    for dtype in (pl.Int64, pl.Int128) if values.dtype == pl.String else ():
+        integers = values.cast(dtype, strict=False)
+        if integers.null_count() == values.null_count():
+            return integers
+    return values.cast(pl.Float64).fill_nan(None)
 
 
 def _stripped(texts: pl.Series) -> pl.Series:

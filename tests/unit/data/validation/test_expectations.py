@@ -10,7 +10,7 @@ from dmls_core.data.validation.expectations import plan_expectations
 from dmls_core.data.validation.facts import gather_facts
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
-from dmls_core.spec import Columns, Expectations, ModelSearch, Spec
+from dmls_core.spec import ColumnExpectation, Columns, Expectations, ModelSearch, Spec
 
 CONTENT = "a,b,mixed,y,id\n1,red,1,u,7\n2,blue,x,v,8\n,red,3,v,9\n"
 
@@ -143,6 +143,49 @@ def test_a_target_of_one_class(tmp_path):
     assert _failed(tmp_path, "a,y\n1,2\n2,3\n3,x\n", task="regression") == {
         ("y", "numbers"): "1 of 3 values do not meet it, such as x"
     }
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_labels_that_are_the_same_in_single_precision(tmp_path, task):
+    assert _failed(tmp_path, "a,y\n1,123456781\n2,123456782\n", task=task) == {}
+
+
+LARGE = 2**53
+
+
+@pytest.mark.parametrize("first", [LARGE, 10**20], ids=["64 bits", "128 bits"])
+def test_large_integers_are_distinct(tmp_path, first):
+    lines = "a,y\n" + "".join(f"{first + at},{'uv'[at % 2]}\n" for at in range(4))
+    expectations = {"columns": {"a": {"unique": True}}}
+    assert _failed(tmp_path, lines, expectations=expectations) == {}
+    assert _failed(tmp_path, f"{lines}{first},v\n", expectations=expectations) == {
+        ("a", "unique"): f"2 of 5 values do not meet it, such as {first}"
+    }
+
+
+@pytest.mark.parametrize(
+    ("expectation", "name"),
+    [({"max": LARGE}, "between"), ({"values": [LARGE - 1, LARGE]}, "in_set"), ({"max": 1e300}, "")],
+)
+def test_large_integers_are_compared_exactly(tmp_path, expectation, name):
+    lines = f"a,y\n{LARGE - 1},u\n{LARGE},v\n{LARGE + 1},v\n"
+    assert _failed(tmp_path, lines, expectations={"columns": {"a": expectation}}) == (
+        {("a", name): f"1 of 3 values do not meet it, such as {LARGE + 1}"} if name else {}
+    )
+
+
+def test_a_float32_is_the_number_that_it_is_written_as(tmp_path):
+    path = tmp_path / "data.parquet"
+    pl.DataFrame({"a": [0.1, 0.7], "y": ["u", "v"]}, {"a": pl.Float32, "y": pl.String}).write_parquet(path)
+    spec = Spec(
+        task="classification",
+        models=(ModelSearch(name="random-forest-classifier", hyperparameters={}),),
+        n_trials=1,
+        columns=Columns(target="y"),
+        expectations=Expectations(columns={"a": ColumnExpectation(values=(0.1, 0.7), max=0.7)}),
+    )
+    table = gather_facts(spec, [path], DataLimits())
+    assert [one for one in plan_expectations(spec, table) if not check(one, table).success] == []
 
 
 def test_parquet(tmp_path):
