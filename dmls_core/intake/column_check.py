@@ -233,10 +233,10 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     from dmls_core.data.split.holdout import hold_out
     from dmls_core.data.split.row_roles import read_row_roles
     from dmls_core.data.table.reader import check_schema, read_table
-    from dmls_core.data.table.table import check_row_counts
+    from dmls_core.data.validation import check_expectations
     from dmls_core.intake.table_notes import describe_table
 
-    data_format, evaluation = spec.data.format, spec.evaluation
+    data_format = spec.data.format
     if scope == "footer":
         check_schema(files, spec.columns, data_format=data_format)
         return []
@@ -245,19 +245,11 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
     roles = read_row_roles(files, spec, None if sample else table.row_mask, sample=sample)
     notes = describe_table(table, files, spec, sample=sample)
-    if sample:
-        return notes
-    if not roles.independent or evaluation.group_duplicates:
+    if not sample:
         hold_out(table, roles, spec)
-        return notes
-    check_row_counts(
-        table.target,
-        holdout=evaluation.holdout,
-        split=evaluation.split,
-        labels=table.labels,
-        scored=1 if table.labels else 2,  # R² of one row is not defined
-        locate_row=table.locate_row,
-    )
+    del table, roles
+    if not spec.chosen_by_run:  # these runs check the rows that each of them chooses
+        check_expectations(spec, files, sample=sample)
     return notes
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from dmls_core.data.validation import ValidationProcess
-from dmls_core.errors import DataError, DmlsError, ValidationIssue
+from dmls_core.errors import DataError, DmlsError
 from dmls_core.spec import Spec
 
 _VALIDATION_TIMEOUT = 3600.0
@@ -63,12 +63,5 @@ class BackgroundValidation:
         """
         validation = self._process.result(_VALIDATION_TIMEOUT)
         if not validation.success:
-            raise DataError(
-                [
-                    ValidationIssue(
-                        failed.message, key=failed.column, found=failed.observed, expected=failed.expected
-                    )
-                    for failed in validation.failed
-                ]
-            )
+            raise DataError([failed.as_issue() for failed in validation.failed])
         return validation.seconds

@@ -21,7 +21,7 @@ from dmls_core.spec import Spec
 
 if TYPE_CHECKING:
     from dmls_core.data.validation.checks import CheckResult
-    from dmls_core.data.validation.expectations import Expectation
+    from dmls_core.data.validation.expectations import Expectation, ExpectationType
 
 _RESULT = "validation.json"
 
@@ -37,6 +37,9 @@ docs of a smaller table take longer than its search."""
 
 _GO = "search-ended"
 """File that the trainer writes then."""
+
+_OF_ANY_ROW: frozenset[ExpectationType] = frozenset({"exists", "between", "in_set", "pattern", "unique"})
+"""Expectations that are not met as soon as some rows do not meet them."""
 
 _TAIL = 2_000
 """Characters of a crashed validation's log in the error."""
@@ -55,6 +58,10 @@ class ValidationOutcome:
     observed: str
     expected: str
     message: str
+
+    def as_issue(self) -> ValidationIssue:
+        """Return the issue of an expectation that is not met."""
+        return ValidationIssue(self.message, key=self.column, found=self.observed, expected=self.expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +136,44 @@ class ValidationProcess:
         self._call.kill()
 
 
-def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
-    """Write ``validation.json``, then ``data_docs/index.html`` to the folder ``out``; runs in the child."""
+def check_expectations(spec: Spec, paths: Sequence[Path], *, sample: bool = False) -> None:
+    """Raise ``DataError`` for the expectations that data does not meet: those for which a run would fail.
+
+    If the files are a ``sample``, only those count that further rows cannot meet.
+    """
+    results, _ = _check_all(spec, paths)
+    failed = [
+        _outcome(expectation, result)
+        for expectation, result in results
+        if not result.success and (not sample or expectation.expectation_type in _OF_ANY_ROW)
+    ]
+    if failed:
+        raise DataError([outcome.as_issue() for outcome in failed])
+
+
+def _check_all(spec: Spec, paths: Sequence[Path]) -> tuple[list[tuple[Expectation, CheckResult]], int]:
+    """Return the result of each expectation, and the number of cells of the data."""
     from dmls_core.data.validation.checks import check
     from dmls_core.data.validation.expectations import plan_expectations
     from dmls_core.data.validation.facts import gather_facts
 
+    table = gather_facts(spec, paths, DataLimits.from_environment())
+    planned = plan_expectations(spec, table)
+    results = [(expectation, check(expectation, table)) for expectation in planned]
+    return results, table.rows * len(table.columns)
+
+
+def validate(spec: dict[str, Any], data: Sequence[str], out: str) -> None:
+    """Write ``validation.json``, then ``data_docs/index.html`` to the folder ``out``; runs in the child."""
     started = time.perf_counter()
     parsed = Spec.from_json(spec, file="spec.json")
     results: list[tuple[Expectation, CheckResult]] = []
     cells = 0
     try:
-        table = gather_facts(parsed, list(map(Path, data)), DataLimits.from_environment())
+        results, cells = _check_all(parsed, list(map(Path, data)))
     except DataError as error:
         outcomes = [_unreadable(issue) for issue in error.issues]
     else:
-        planned, cells = plan_expectations(parsed, table), table.rows * len(table.columns)
-        results = [(expectation, check(expectation, table)) for expectation in planned]
-        del table
         outcomes = [_outcome(*result) for result in results]
     report = {
         "schema": 1,

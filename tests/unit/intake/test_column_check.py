@@ -65,6 +65,42 @@ def test_the_cell_that_fails_training_is_named(
     assert message in issue.message
 
 
+EXPECTED = (
+    SPEC
+    + """
+[expectations]
+min_rows = 12
+[expectations.columns.a]
+max = 1
+[expectations.columns.b]
+values = ["red", "blue"]
+"""
+)
+
+
+def test_what_validation_would_fail_the_run_for(tmp_path: Path) -> None:
+    """With the words of the run, also for what every spec implies."""
+    above, rows = check(tmp_path, GOOD * 5, EXPECTED)[::-1]
+    assert rows.message == "the data: there are at least 12 rows, but: there are 10"
+    assert (above.key, above.expected) == ("a", "every value is at most 1")
+    assert above.found == "5 of 10 values do not meet it, such as 2"
+    empty = "1,red,,u\n2,blue,,v\n" * 48 + GOOD * 2
+    (issue,) = check(tmp_path, empty)
+    assert (issue.key, issue.found) == ("c", "96 of 100 are missing")
+    assert issue.expected == "at most 95 % of the values are missing"
+
+
+def test_of_a_sample_no_count_is_expected(tmp_path: Path) -> None:
+    (issue,) = check(tmp_path, GOOD * 5 + ",green,,\n", EXPECTED.replace("max = 1", "max = 2"), 64)
+    assert (issue.key, issue.found) == ("b", "1 of 11 values do not meet it, such as green")
+
+
+def test_runs_that_choose_their_rows_check_them(tmp_path: Path) -> None:
+    chosen = EXPECTED.replace('"y"', '"y"\ntime = "c"') + "[schedule]\ncron = '@weekly'\n"
+    lines = "1,red,2026-01-05,u\n2,blue,2026-01-06,v\n" * 5
+    assert check(tmp_path, lines, chosen, 1) == []
+
+
 def test_a_large_file_is_sampled_all_over(tmp_path: Path) -> None:
     half = GOOD * 200_000
     (issue,) = check(tmp_path, half + "x,red,2,u\n" * (CHUNK * 2 // 10) + half)
