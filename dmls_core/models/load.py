@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dmls_core import extensions
 from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.models.catalogue import CATALOGUE, engine_class
 from dmls_core.models.engines.base import SAME, Argument
@@ -115,14 +116,19 @@ def _without_aliases(argument: Argument, space: Hyperparameter) -> Hyperparamete
     )
 
 
-def load_spec(source: bytes, file: str = "spec.toml", *, limits: SpecLimits | None = None) -> Spec:
+def load_spec(
+    source: bytes, file: str = "spec.toml", *, limits: SpecLimits | None = None, deploys: bool = True
+) -> Spec:
     """Parse and validate a spec against the catalogue; by default with the environment's limits on its size.
+
+    Without ``deploys``, ``[deploy]`` is ignored, and so models of any format are valid.
 
     Raises:
         SpecError: with every issue in file order. Features that are not available yet, or not on the
             requested engine, are reported once the spec is valid otherwise.
     """
-    return parse_spec(source, CATALOGUE, file=file, limits=limits, checks=CHECKS)
+    checks = CHECKS if deploys else tuple(check for check in CHECKS if check is not _check_served)
+    return parse_spec(source, CATALOGUE, file=file, limits=limits, checks=checks)
 
 
 def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's configuration") -> RunChange:
@@ -264,9 +270,36 @@ def _check_nodes(spec: Spec, issues: IssueCollector) -> None:
         issues.add(path, "cannot be combined with [search] workers", found=nodes, expected="1", hint=hint)
 
 
+def _check_served(spec: Spec, issues: IssueCollector) -> None:
+    """Note every model that could win the search and could not be deployed."""
+    if spec.deploy.mode == "never":
+        return
+    served = extensions.names("dmls.serving_formats")
+    for search in spec.models:
+        for device in CATALOGUE[search.name].engines:
+            exported = engine_class(device, search.name).export_format
+            if spec.resources.engine in ("auto", device) and exported not in served:
+                issues.add(
+                    ("deploy", "mode"),
+                    f"{search.name} can be trained, but not deployed: no installed package serves its "
+                    f"format {exported!r}",
+                    found=spec.deploy.mode,
+                    expected=f'"never", or models of the formats {", ".join(served)}',
+                    hint='write mode = "never" in [deploy], or ask the platform team for the package',
+                )
+
+
 def _is_distributed(model: ModelDefinition) -> bool:
     return "cpu" in model.engines and engine_class("cpu", model.name).distributed
 
 
-CHECKS = (_check_available, _check_weight, _check_engine, _check_trials, _check_retrain, _check_nodes)
+CHECKS = (
+    _check_available,
+    _check_weight,
+    _check_engine,
+    _check_trials,
+    _check_retrain,
+    _check_nodes,
+    _check_served,
+)
 """Checks of a spec that is valid otherwise."""

@@ -128,7 +128,8 @@ class EngineDefinitionSuite:
             assert definition.description.endswith(".")
 
     def test_a_spec_without_hyperparameters_searches_the_default_space(self, model: ModelDefinition) -> None:
-        (search,) = load_spec(f"model = '{model.name}'\n[columns]\ntarget = 'y'".encode()).models
+        source = f"model = '{model.name}'\n[columns]\ntarget = 'y'".encode()
+        (search,) = load_spec(source, deploys=False).models
         defaults = {name: Choice(values=(one.default,)) for name, one in model.hyperparameters.items()}
         changed = {name for name, space in search.hyperparameters.items() if space != defaults[name]}
         assert changed == set(model.search)

@@ -53,7 +53,7 @@ def read_spec(url: str) -> Spec:
     except (ObjectMissingError, FileNotFoundError, IsADirectoryError) as error:
         raise SpecError(ValidationIssue("there is no such file", file=url)) from error
     if not name.endswith(".json"):
-        return load_spec(content, file=name)
+        return load_spec(content, file=name, deploys=False)
     try:
         return Spec.from_json(json.loads(content), file=name)
     except ValueError as error:

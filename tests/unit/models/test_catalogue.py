@@ -261,6 +261,19 @@ def test_an_engine_that_a_model_lacks_is_an_error() -> None:
         for_engine(model, space(model), "gpu")
 
 
+def test_a_model_that_no_package_serves_is_an_error_unless_nothing_is_deployed(monkeypatch) -> None:
+    monkeypatch.setattr(engine_class("cpu", "lightgbm-classifier"), "export_format", "npy")
+    source = 'model = ["random-forest-classifier", "lightgbm-classifier"]\n[columns]\ntarget = "y"\n'
+    with pytest.raises(SpecError) as raised:
+        load_spec(source.encode())
+    (issue,) = raised.value.issues
+    assert issue.key == "deploy.mode"
+    assert issue.message.startswith("lightgbm-classifier can be trained, but not deployed")
+    assert '"never"' in issue.expected
+    assert load_spec(f'{source}[deploy]\nmode = "never"'.encode()).deploy.mode == "never"
+    assert load_spec(source.encode(), deploys=False).deploy.mode == "manual"
+
+
 ALL = [(model, name) for model in CATALOGUE.values() for name in model.hyperparameters]
 
 
