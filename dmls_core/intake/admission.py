@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
 from dmls_core.intake.column_check import Findings, sample_note
 from dmls_core.intake.data_files import check_data, choose_data
-from dmls_core.intake.status import State
-from dmls_core.intake.status_store import read_status, write_status
+from dmls_core.intake.environment import hash_environment
+from dmls_core.intake.status import State, Status
+from dmls_core.intake.status_store import read_status, renew_status, write_status
 from dmls_core.intake.submissions import Submission, file_name, group_submissions, is_nested
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import JobRecord, ObjectInfo, Registry, Store, check_key, layout
@@ -43,7 +44,8 @@ class Outcome:
         record: the job's record if this submission is its current version or has just retired it.
         issues: the reasons for a rejection.
         notes: what the user should know of the data; see ``data_notes``.
-        unchanged: whether the unchanged submission was checked before.
+        unchanged: whether this was the answer before, to the same upload.
+        outside: whether a rejection depends on more than the files and this installation: on a source.
     """
 
     state: State
@@ -52,6 +54,7 @@ class Outcome:
     issues: tuple[ValidationIssue, ...] = ()
     notes: tuple[str, ...] = ()
     unchanged: bool = field(default=False, compare=False)
+    outside: bool = False
 
 
 def admit(
@@ -66,8 +69,10 @@ def admit(
 ) -> Outcome:
     """Admit or reject the submission in ``incoming/<team>/<job>/``, and write its status.
 
-    A submission that was checked and has not changed since is left alone; after ``_status.json`` is deleted,
-    it is checked again. A job whose spec was deleted is retired. ``team`` and ``job`` may be invalid names;
+    A submission that was checked and has not changed since is left alone, unless it was rejected and was
+    uploaded again, or the cause may have gone: other packages are installed, limits were changed, or it has a
+    source. After ``_status.json`` is deleted, a submission is checked again. A job whose spec was deleted is
+    retired. ``team`` and ``job`` may be invalid names;
     ``links`` (name -> URL) go into the status of an accepted submission. ``memory`` is the memory limit of a
     trainer, such as ``4g``, for a spec without ``[resources] memory``. ``check_source`` checks
     ``[data.source]``, which needs Airflow's connections.
@@ -114,11 +119,11 @@ def _answer(
 ) -> Outcome:
     team, job = submission.team, submission.job
     before = read_status(store, team, job)
-    if before and before.fingerprint == submission.fingerprint:
-        record = None if submission.issues else Registry(store).job(team, job)
-        if record or before.run_key is None:  # else the record was deleted: admit the submission again
-            current = record if record and record.run_key == before.run_key else None
-            return Outcome(before.state, before.message, current, before.errors, before.notes, unchanged=True)
+    if before and not submission.same_content(before.fingerprint):
+        before = None
+    environment = hash_environment(limits, memory)
+    if before and (answer := _standing_answer(store, submission, before, environment)):
+        return answer
     try:
         outcome = _decide(store, submission, limits, memory, check_source)
     except UserError as error:
@@ -136,7 +141,7 @@ def _answer(
         current_status = Outcome(now.state, now.message, record, now.errors, now.notes)
         outcome, links = current_status, {**now.links, **links}
         run = now.run
-    write_status(
+    status = write_status(
         store,
         team,
         job,
@@ -148,8 +153,29 @@ def _answer(
         links=links if record else None,
         fingerprint=submission.fingerprint,
         notes=outcome.notes,
+        environment="" if outcome.state != "rejected" or outcome.outside else environment,
     )
-    return outcome
+    # One of an earlier release has no time at its end.
+    if not (before and submission.fingerprint.startswith(before.fingerprint)):
+        return outcome
+    told = (before.state, before.message, before.errors) == (status.state, status.message, status.errors)
+    return replace(outcome, unchanged=told)
+
+
+def _standing_answer(
+    store: Store, submission: Submission, before: Status, environment: str
+) -> Outcome | None:
+    """Return the answer ``before`` to the same files; ``None`` if they are to be checked again."""
+    team, job, fingerprint = submission.team, submission.job, submission.fingerprint
+    if before.state == "rejected" and (before.fingerprint, before.environment) != (fingerprint, environment):
+        return None
+    record = None if submission.issues else Registry(store).job(team, job)
+    if not record and before.run_key is not None:
+        return None  # the record was deleted
+    if before.fingerprint != fingerprint:
+        renew_status(store, team, job, fingerprint)
+    current = record if record and record.run_key == before.run_key else None
+    return Outcome(before.state, before.message, current, before.errors, before.notes, unchanged=True)
 
 
 def _decide(
@@ -176,7 +202,7 @@ def _decide(
     except ObjectMissingError:
         return Outcome("waiting", "A file was deleted during the check; upload it again.")
     if findings.issues:
-        return _rejected(findings.issues)
+        return replace(_rejected(findings.issues), outside=spec.data.source is not None)
     if not data and not spec.data.source:
         expected = spec.data.path or "<name>.csv"
         message = f"Waiting for data: upload {expected} next to {layout.SPEC_FILE}."

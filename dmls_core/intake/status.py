@@ -31,6 +31,8 @@ class Status:
         run: key of the latest run if each run selects its own data; else empty.
         notes: what the user should know of the data, whatever the run does.
         served: what is served now, whatever the latest run does: version, score, and since when.
+        environment: of a rejection, a hash of the installed packages and the limits that it depends on;
+            empty if it depends on more, such as a connection.
     """
 
     state: State
@@ -44,6 +46,7 @@ class Status:
     run: str = ""
     served: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    environment: str = ""
 
     @property
     def run_folder_key(self) -> str | None:
@@ -62,7 +65,8 @@ class Status:
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
             raise ValueError("not a status of a known schema")
         try:
-            content = {"run": "", "served": None, "notes": [], **content}  # earlier releases have none
+            # Earlier releases have none.
+            content = {"run": "", "served": None, "notes": [], "environment": "", **content}
             values = {name.name: content[name.name] for name in fields(cls)}
             errors = tuple(map(as_issue, values["errors"]))
             status = cls(**values | {"errors": errors, "notes": tuple(values["notes"])})
@@ -75,7 +79,7 @@ class Status:
 def _check(status: Status) -> None:
     """Raise ``ValueError`` if a type is wrong: users can write the file, and pages show it."""
     texts: list[object] = [status.message, status.job, status.fingerprint, status.updated, status.run]
-    texts += [status.run_key or "", *status.notes]
+    texts += [status.run_key or "", status.environment, *status.notes]
     numbers: list[object] = []
     for issue in status.errors:
         texts += [issue.message, issue.hint, issue.file, issue.key, issue.found, issue.expected]

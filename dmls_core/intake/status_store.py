@@ -45,6 +45,7 @@ def write_status(
     links: Mapping[str, str] | None = None,
     fingerprint: str = "",
     notes: Iterable[str] = (),
+    environment: str = "",
 ) -> Status:
     """Write the status of a submission unless it is unchanged; raise ``StoreError`` if this fails."""
     status = Status(
@@ -57,8 +58,19 @@ def write_status(
         fingerprint,
         run=run,
         notes=tuple(map(_truncated, notes)),
+        environment=environment,
     )
     return _write(store, team, job, status, _read(store, team, job)[0])
+
+
+def renew_status(store: Store, team: str, job: str, fingerprint: str) -> None:
+    """Write into the status that it is also about the same files uploaded again."""
+    _change(
+        store,
+        team,
+        job,
+        lambda before: replace(before, fingerprint=fingerprint, updated="") if before else None,
+    )
 
 
 def update_run_status(
@@ -90,8 +102,8 @@ def update_run_status(
     def updated(before: Status | None) -> Status | None:
         if before and before.state in {"waiting", "rejected"} and before.fingerprint != record.fingerprint:
             return None
-        earlier = before.links if before and (before.run_key, before.run) == (run_key, run) else {}
-        notes = before.notes if before and before.run_key == run_key else ()
+        same = before if before and before.run_key == run_key else None
+        earlier = same.links if same and same.run == run else {}
         return Status(
             state,
             _truncated(message),
@@ -99,9 +111,10 @@ def update_run_status(
             _bounded(errors),
             run_key,
             {**earlier, **(links or {})},
-            record.fingerprint,
+            # Later files with the same spec and data are no new version, and this status is about them.
+            same.fingerprint if same else record.fingerprint,
             run=run,
-            notes=notes,
+            notes=same.notes if same else (),
         )
 
     return _change(store, team, job, updated)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,7 +33,8 @@ class Submission:
         job: name of the job's folder, like ``team``; it contains slashes if the folder is too deep.
         files: all other files by name, including subfolders, without hidden files and the status files.
         issues: issues of its folder or names, for which it is rejected unread.
-        fingerprint: changes whenever one of its files changes.
+        fingerprint: changes whenever one of its files changes, or is uploaded again: a hash of their content,
+            a dot and the time of the latest upload.
     """
 
     team: str
@@ -41,6 +43,10 @@ class Submission:
     files: tuple[ObjectInfo, ...]
     issues: tuple[ValidationIssue, ...]
     fingerprint: str
+
+    def same_content(self, fingerprint: str) -> bool:
+        """Return whether a fingerprint, also one of an earlier release without a time, has this content."""
+        return fingerprint.partition(".")[0] == self.fingerprint.partition(".")[0]
 
 
 def find_submissions(store: Store) -> list[Submission]:
@@ -128,13 +134,15 @@ def select_data(files: Iterable[_Named], name: Callable[[_Named], str]) -> list[
 
 def _submission(team: str, job: str, files: dict[str, ObjectInfo]) -> Submission:
     facts = sorted((name, info.etag, info.size) for name, info in files.items())
+    content = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    uploaded = max(info.modified for info in files.values())
     return Submission(
         team=team,
         job=job,
         spec=files.get(layout.SPEC_FILE),
         files=tuple(files[name] for name in sorted(files) if name != layout.SPEC_FILE),
         issues=(*_misplaced(team, job), *_unreadable(files)),
-        fingerprint=hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16],
+        fingerprint=f"{content}.{uploaded.astimezone(UTC):%Y%m%dT%H%M%S%f}",
     )
 
 

@@ -15,7 +15,14 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
 from dmls_core.intake import Submission, SubmissionListing
-from dmls_core.intake.unanswered import statuses_in, unanswered, without_answer
+from dmls_core.intake.unanswered import (
+    Folder,
+    RejectedSubmissions,
+    Waits,
+    statuses_in,
+    unanswered,
+    without_answer,
+)
 from dmls_core.store import ObjectInfo, layout
 
 log = logging.getLogger(__name__)
@@ -43,15 +50,15 @@ class SubmissionTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield ``{"changed": [[team, job], ...]}`` for each listing that differs from the one before.
 
-        A submission without an answer is yielded again, less and less often: its intake may have failed.
+        A submission without an answer is yielded again, less and less often: its intake may have failed. So
+        is a rejected one: the cause may lie outside of its files.
         """
-        seen: dict[tuple[str, str], str] = {}
-        waits: dict[
-            tuple[str, str], tuple[float, float]
-        ] = {}  # folder -> when it is due, the wait after that
+        seen: dict[Folder, str] = {}
+        unanswered_waits = Waits(UNANSWERED_AFTER, LONGEST_WAIT)
+        rejected_waits = Waits(REJECTED_AFTER, LONGEST_REJECTED)
         listing, submissions = SubmissionListing(), list[Submission]()
         statuses: dict[str, ObjectInfo] = {}
-        answered: set[str] = set()
+        rejections = RejectedSubmissions()
         while True:
             try:
                 store = open_with_connection(self.root, self.aws_conn_id)
@@ -68,18 +75,18 @@ class SubmissionTrigger(BaseEventTrigger):
                         if seen.get(folder) != fingerprints.get(folder)
                     }
                     seen, now = fingerprints, time.monotonic()
-                    first = now + UNANSWERED_AFTER, 2 * UNANSWERED_AFTER
-                    open_ones = await asyncio.to_thread(unanswered, store, submissions, statuses, answered)
-                    waits = {
-                        folder: first if folder in changed else waits.get(folder, first)
-                        for folder in open_ones
-                    }
-                    due = [folder for folder, (at, _) in waits.items() if at <= now]
-                    waits |= {f: (now + waits[f][1], min(2 * waits[f][1], LONGEST_WAIT)) for f in due}
+                    rejected = await asyncio.to_thread(rejections.update, store, changed, fingerprints)
+                    open_ones = await asyncio.to_thread(unanswered, store, submissions, statuses)
+                    due = unanswered_waits.due(open_ones, changed, now)
                     # The answer may be newer than the listing.
                     due = await asyncio.to_thread(without_answer, store, due, fingerprints)
-                    if folders := sorted({*changed, *due}):
-                        log.info("submissions changed: %s; without an answer: %s", sorted(changed), due)
+                    again = rejected_waits.due(rejected, changed, now)
+                    again = await asyncio.to_thread(rejections.still_rejected, store, again)
+                    if folders := sorted({*changed, *due, *again}):
+                        log.info(
+                            "submissions changed: %s; without an answer: %s; rejected, to check again: %s",
+                            *(sorted(changed), due, again),
+                        )
                         yield TriggerEvent({"changed": folders})  # type: ignore[no-untyped-call]
             except Exception:
                 # The watcher must survive an outage of the store.
@@ -89,6 +96,9 @@ class SubmissionTrigger(BaseEventTrigger):
 
 UNANSWERED_AFTER, LONGEST_WAIT = 60.0, 600.0
 """Seconds until a submission without an answer is handed to the intake again, and between later times."""
+
+REJECTED_AFTER, LONGEST_REJECTED = 600.0, 6 * 3600.0
+"""The same of a rejected submission, such as one with a source whose connection was not there yet."""
 
 
 async def _with_pauses(

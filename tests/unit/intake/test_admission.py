@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dmls_core.errors import StoreError
+from dmls_core.errors import StoreError, ValidationIssue
 from dmls_core.intake import admission, admit, find_submissions, read_status, update_run_status
-from dmls_core.intake.column_check import CHUNK
+from dmls_core.intake.column_check import CHUNK, Findings
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, Store, layout, open_store
 from dmls_core.testing.stores import race
@@ -233,6 +233,63 @@ def test_only_the_head_of_large_data_is_read(store: Store, monkeypatch: pytest.M
     assert admit(store, "growth", "iris", limits=small).state == "accepted"
     assert limits[0] == 100
     assert max(limits) <= CHUNK
+
+
+class TestCheckedAgain:
+    def test_limits_that_were_raised(self, store: Store) -> None:
+        drop(store, {"spec.toml": SPEC, "iris.csv": CSV})
+        small = IntakeLimits(data_bytes=10)
+        outcomes = [admit(store, "growth", "iris", limits=small) for _ in range(2)]
+        assert [(one.state, one.unchanged) for one in outcomes] == [("rejected", False), ("rejected", True)]
+        assert admit(store, "growth", "iris").state == "accepted"
+
+    def test_a_source_whose_connection_was_not_there(self, store: Store) -> None:
+        drop(store, {"spec.toml": SPEC + b'[data.source]\nconnection = "lake"\ntable = "iris"\n'})
+        missing = Findings((ValidationIssue("the connection is missing"),))
+        found = iter([missing, missing, Findings()])
+        outcomes = [admit(store, "growth", "iris", check_source=lambda *_: next(found)) for _ in range(3)]
+        assert [(one.state, one.unchanged) for one in outcomes] == [
+            ("rejected", False),
+            ("rejected", True),
+            ("accepted", False),
+        ]
+
+    def test_the_same_files_uploaded_again(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(admission, "hash_environment", lambda *_: "the same")
+        small = IntakeLimits(data_bytes=10)
+        drop(store, {"spec.toml": SPEC, "iris.csv": CSV})
+        assert admit(store, "growth", "iris", limits=small).state == "rejected"
+        assert admit(store, "growth", "iris").state == "rejected"
+        drop(store, {"spec.toml": SPEC})
+        outcome = admit(store, "growth", "iris", limits=small)
+        assert (outcome.state, outcome.unchanged) == ("rejected", False)
+        drop(store, {"iris.csv": CSV})
+        assert admit(store, "growth", "iris").state == "accepted"
+
+    def test_an_accepted_submission_is_not(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """But its status says that it answers the later upload, also when the run goes on."""
+        drop(store, {"spec.toml": SPEC, "iris.csv": CSV})
+        record = admit(store, "growth", "iris").record
+        assert record
+        monkeypatch.setattr(admission, "_load", None)
+        drop(store, {"spec.toml": SPEC, "iris.csv": CSV})
+        outcome = admit(store, "growth", "iris")
+        assert (outcome.record, outcome.unchanged) == (record, True)
+        assert update_run_status(store, "growth", "iris", record.run_key, "running", "1/5")
+        status = read_status(store, "growth", "iris")
+        assert status
+        assert status.fingerprint == find_submissions(store)[0].fingerprint != record.fingerprint
+
+    def test_the_answer_of_an_earlier_release_stands(self, store: Store) -> None:
+        drop(store, {"spec.toml": b"", "iris.csv": CSV})
+        assert admit(store, "growth", "iris").state == "rejected"
+        key = "incoming/growth/iris/_status.json"
+        status = json.loads(store.get(key))
+        del status["environment"]
+        status["fingerprint"], _, _ = status["fingerprint"].partition(".")
+        store.put(key, json.dumps(status).encode())
+        outcome = admit(store, "growth", "iris")
+        assert (outcome.state, outcome.unchanged) == ("rejected", True)
 
 
 class TestRetiring:

@@ -67,6 +67,7 @@ def test_the_form_of_the_design(store: Store) -> None:
         "fingerprint": "f",
         "run": "",
         "served": None,
+        "environment": "",
     }
     page = store.get(PAGE).decode()
     assert "# growth/iris: rejected" in page

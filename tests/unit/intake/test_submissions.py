@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +58,16 @@ def test_the_fingerprint_follows_the_files_and_not_the_answers() -> None:
         group_submissions(objects(files[0], "incoming/a/b/renamed.csv")),
     ]
     assert len({first.fingerprint, *(other[0].fingerprint for other in others)}) == 5
+    assert not any(first.same_content(other[0].fingerprint) for other in others)
+
+
+def test_the_fingerprint_of_the_same_file_uploaded_again() -> None:
+    files = objects("incoming/a/b/spec.toml", "incoming/a/b/x.csv")
+    (first,) = group_submissions(files)
+    later = replace(files[1], modified=files[1].modified + timedelta(seconds=1))
+    (again,) = group_submissions([files[0], later])
+    assert again.fingerprint != first.fingerprint
+    assert again.same_content(first.fingerprint)
 
 
 def test_misplaced_and_misnamed_drops_are_told_so() -> None:
