@@ -68,21 +68,25 @@ def submit(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a spec and its data, as any S3 client would. A spec that names a source has no files."""
+    """Upload a spec and its data, as any S3 client would, and print what admission answers.
+
+    A spec that names a source has no files.
+    """
     from dmls_core.cli.spec_commands import check_files, print_notes
+    from dmls_core.intake.data_files import check_folder
 
     job, files = name or job_name(spec), data or []
     checked, _, notes = check_files(spec, files)
     if not files and not checked.data.source:
         raise typer.BadParameter("name the data files", param_hint="DATA...")
     store = open_root()
+    check_folder(store, checked, team, job, files)
     fingerprint = upload(store, spec, files, team, job)
     if not as_json:
         out.print(f"uploaded [bold]{team}/{job}[/] to {escape(store.url)}")
         print_notes(notes)
     if not wait:
-        if as_json:
-            print_json({"schema": 1, "job": f"{team}/{job}", "folder": f"{store.url}/incoming/{team}/{job}/"})
+        _print_answer(store, team, job, fingerprint, as_json=as_json)
         return
     status = follow(store, team, job, fingerprint=fingerprint, seconds=_WAIT_SECONDS, show=print_step)
     if as_json:
@@ -90,6 +94,25 @@ def submit(
     elif status.state == "awaiting approval":
         out.print(f"approve it in Airflow, or with: dmls approve {team}/{job}")
     raise_for(status)
+
+
+def _print_answer(store: Store, team: str, job: str, fingerprint: str, *, as_json: bool) -> None:
+    """Print what admission answers to an upload, if it does in time; raise ``UserError`` for a rejection."""
+    with err.status("waiting for admission"):
+        status = answer_to(store, team, job, fingerprint, ANSWER_SECONDS)
+    if as_json:
+        folder = f"{store.url}/incoming/{team}/{job}/"
+        answer = status.as_json() if status else None
+        print_json({"schema": 1, "job": f"{team}/{job}", "folder": folder, "status": answer})
+    elif status:
+        print_step(status)
+    else:
+        err.print(
+            f"Admission has not answered within {ANSWER_SECONDS:.0f} s: does the platform run? "
+            f"`dmls show {team}/{job}` prints its answer."
+        )
+    if status and status.state == "rejected":
+        raise_for(status)
 
 
 def list_jobs(as_json: JsonOption = False) -> None:
@@ -209,6 +232,9 @@ def job_name(spec: Path) -> str:
 PAUSE = 0.5
 """Seconds between two reads of ``_status.json``."""
 
+ANSWER_SECONDS = 60.0
+"""Time for which ``dmls submit`` waits for the answer of admission, which takes some seconds."""
+
 ENDED = ("rejected", "deployed", "stopped", "failed")
 
 
@@ -223,6 +249,20 @@ def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str)
     submit(store, spec, data, team, name)
     listing = store.list(layout.incoming_folder(team, name))
     return next(submission.fingerprint for submission in group_submissions(listing) if submission.job == name)
+
+
+def answer_to(store: Store, team: str, name: str, fingerprint: str, seconds: float) -> Status | None:
+    """Wait until the status of a submission is about a fingerprint; return ``None`` after ``seconds``."""
+    from dmls_core.intake import read_status
+
+    end = time.monotonic() + seconds
+    while True:
+        status = read_status(store, team, name)
+        if status and status.fingerprint == fingerprint:
+            return status
+        if time.monotonic() > end:
+            return None
+        time.sleep(PAUSE)
 
 
 def follow(

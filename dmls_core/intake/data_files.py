@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -14,9 +15,16 @@ from dmls_core.data.formats.names import file_format, format_of, formats, needs_
 from dmls_core.errors import SubmissionError, ValidationIssue
 from dmls_core.intake.column_check import Files, Findings, check_columns
 from dmls_core.intake.csv_check import check_csv_head
-from dmls_core.intake.submissions import Submission, file_name, is_nested, select_data
+from dmls_core.intake.submissions import (
+    Submission,
+    file_name,
+    group_submissions,
+    is_nested,
+    named_files,
+    select_data,
+)
 from dmls_core.settings import IntakeLimits
-from dmls_core.store import ObjectInfo, layout
+from dmls_core.store import ObjectInfo, Store, layout
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
@@ -46,7 +54,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
                 ValidationIssue(
                     f"there are {len(chosen)} data files, and the spec does not name one",
                     hint='name one in the spec, such as [data] path = "'
-                    + file_name(chosen[0])
+                    + file_name(max(chosen, key=lambda file: file.modified))
                     + '", or delete the others',
                     file=layout.SPEC_FILE,
                     key="data.path",
@@ -78,6 +86,29 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
             )
         )
     return chosen
+
+
+def check_folder(store: Store, spec: Spec, team: str, job: str, paths: Sequence[Path]) -> None:
+    """Raise ``SubmissionError`` if it is ambiguous what the spec selects once files are uploaded to a job.
+
+    Files of earlier uploads stay in its folder. ``paths`` are as those of ``submit``. A name that is not
+    valid raises it, too.
+    """
+    layout.check_name("team", team)
+    layout.check_name("job", job)
+    folder, now = layout.incoming_folder(team, job), datetime.now(UTC)
+    uploaded = [folder + name for name, _ in named_files(paths)]
+    earlier = [info for info in store.list(folder) if info.key not in uploaded]
+    files = [*earlier, *(ObjectInfo(key, 0, "", now) for key in uploaded)]
+    for submission in group_submissions(files):
+        if (submission.team, submission.job) != (team, job):
+            continue
+        try:
+            choose_data(submission, spec)
+        except SubmissionError as error:
+            where = f"in {folder}, where earlier files stay, "
+            issues = [replace(issue, message=where + issue.message) for issue in error.issues]
+            raise SubmissionError(issues) from None
 
 
 def check_data(

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from dmls_core.cli import job_commands
 from dmls_core.cli.console import out
 from dmls_core.cli.job_commands import follow
 from dmls_core.intake import Status, admit, read_status, update_run_status, write_status
+from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, layout, open_store
 
 
 @pytest.fixture
 def store(dmls, monkeypatch, tmp_path):
     monkeypatch.setenv("DMLS_ROOT", str(tmp_path / "root"))
+    monkeypatch.setattr(job_commands, "ANSWER_SECONDS", 0.0)
     return open_store(str(tmp_path / "root"))
 
 
@@ -50,6 +53,7 @@ def test_submit_drops_data_and_spec(dmls, store, files):
     done = dmls("submit", *files, "--team", "sea")
     assert done.code == 0, done.err
     assert "uploaded sea/tides" in done.out
+    assert "Admission has not answered" in done.err
     assert store.get("incoming/sea/tides/spec.toml") == files[0].read_bytes()
     assert store.get("incoming/sea/tides/data.csv") == files[1].read_bytes()
 
@@ -90,10 +94,45 @@ def test_submit_refuses_what_admission_would(dmls, store, files):
     assert not list(store.list("incoming/"))
 
 
+def test_submit_says_what_admission_answered(dmls, store, files, monkeypatch):
+    upload = job_commands.upload
+
+    def upload_and_admit(*arguments) -> str:
+        fingerprint = upload(*arguments)
+        admit(store, "sea", "tides", limits=limits)
+        return fingerprint
+
+    monkeypatch.setattr(job_commands, "upload", upload_and_admit)
+    limits = IntakeLimits(data_bytes=10)
+    done = dmls("submit", *files, "--team", "sea")
+    assert done.code == 1
+    assert "rejected" in done.err
+    assert "the data is too large" in done.err
+    limits = IntakeLimits()
+    done = dmls("submit", *files, "--team", "sea")
+    assert done.code == 0
+    assert "Accepted as version 1" in done.err
+    done = dmls("submit", *files, "--team", "sea", "--json")
+    assert json.loads(done.out)["status"]["state"] == "accepted"
+
+
+def test_a_file_of_another_name_is_refused_before_its_upload(dmls, store, files):
+    dmls("submit", *files, "--team", "sea")
+    later = files[1].rename(files[1].with_name("february.csv"))
+    done = dmls("submit", files[0], later, "--team", "sea")
+    assert done.code == 1
+    assert "in incoming/sea/tides/, where earlier files stay, there are 2 data files" in done.err
+    assert '[data] path = "february.csv"' in done.err
+    assert store.head("incoming/sea/tides/february.csv") is None
+    files[0].write_text(files[0].read_text() + '[data]\npath = "february.csv"\n')
+    assert dmls("submit", files[0], later, "--team", "sea").code == 0
+
+
 def test_submit_refuses_an_unfit_name(dmls, store, files):
     done = dmls("submit", *files, "--name", "No Such Name")
     assert done.code == 1
     assert "no-such-name" in done.err
+    assert dmls("submit", *files, "--name", "../up").code == 1
 
 
 @pytest.mark.parametrize(
