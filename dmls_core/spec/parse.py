@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from dmls_core.errors import SpecError
 from dmls_core.settings import SpecLimits
 from dmls_core.spec import rules
 from dmls_core.spec.column_rules import check_columns, check_labels
@@ -196,6 +197,15 @@ def parse_spec(
     return check_document(
         document.data, catalogue, IssueCollector(file, document.positions, limits), limits, checks
     )
+
+
+def read_owner(source: bytes, limits: SpecLimits) -> Owner | None:
+    """Return ``[owner]`` of a spec that may be wrong otherwise; ``None`` if it has none or cannot be read."""
+    try:
+        document = read_document(source, "", limits).data
+    except SpecError:
+        return None
+    return read_table(Owner, document.get("owner"), ("owner",), IssueCollector("", None, limits))
 
 
 def check_document(

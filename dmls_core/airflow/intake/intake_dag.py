@@ -11,7 +11,7 @@ from dmls_core.airflow.asset_events import event_entries
 from dmls_core.airflow.intake.submission_trigger import submission_trigger
 from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
-from dmls_core.errors import PlatformError
+from dmls_core.errors import PlatformError, StoreError
 from dmls_core.intake import admit, find_submissions
 from dmls_core.store import Registry, Store, layout
 
@@ -71,13 +71,23 @@ def _check_source(team: str, spec: Spec) -> Findings:
 
 
 def _owner(store: Store, team: str, job: str) -> dict[str, Any]:
-    """Return ``[owner]`` of the job's accepted version; the rejected spec may not name one."""
-    if not (layout.is_name(team) and layout.is_name(job)):
-        return {}
+    """Return ``[owner]`` of the job's accepted version, or of the rejected spec if there is none."""
+    # Imported here: the DAG is parsed often, and rejections are few.
+    from dmls_core.settings import SpecLimits
+    from dmls_core.spec.parse import read_owner
+
     registry = Registry(store)
-    record = registry.job(team, job)
-    owner: dict[str, Any] = registry.spec(record.spec_sha256).get("owner", {}) if record else {}
-    return owner
+    record = registry.job(team, job) if layout.is_name(team) and layout.is_name(job) else None
+    if record:
+        accepted: dict[str, Any] = registry.spec(record.spec_sha256).get("owner", {})
+        return accepted
+    limits, key = SpecLimits.from_environment(), layout.incoming_file(team, job, layout.SPEC_FILE)
+    try:
+        content, _ = store.read(key, limit=limits.bytes + 1)
+    except StoreError:  # there is no spec, or no store can hold its name
+        return {}
+    owner = read_owner(content, limits)
+    return owner.model_dump() if owner else {}
 
 
 def intake_dag() -> DAG:

@@ -219,6 +219,28 @@ def test_a_rejected_submission_is_notified_once_and_a_broken_one_blocks_no_other
     assert [(sent["event"], sent["job"]) for sent in server.contents] == [("rejected", "lab/zeta")]
 
 
+@pytest.mark.parametrize(
+    ("spec", "sent"),
+    [
+        ('model = 3\n[owner]\nnotify = ["webhook:alerts"]', 1),
+        ('model = 3\n[owner]\nnotify = ["webhook:alerts"]\nname = 5', 1),
+        ("model = 3\n[owner]\nnotify = 7", 0),
+        ("model = 3", 0),
+        ("model = ", 0),
+    ],
+)
+def test_the_owner_of_a_first_submission_is_told_that_it_is_rejected(server, root, monkeypatch, spec, sent):
+    store = open_store(str(root))
+    for job in ("new", "New"):
+        store.put(f"incoming/lab/{job}/spec.toml", spec.encode())
+    monkeypatch.setattr(intake_dag, "open_root", lambda _: store)
+
+    outcomes = intake_dag.AdmitOperator(task_id="admit").execute({})
+
+    assert {outcome["state"] for outcome in outcomes} == {"rejected"}
+    assert [content["job"] for content in server.contents] == ["lab/New", "lab/new"][: 2 * sent]
+
+
 def test_a_failure_is_notified_even_if_the_store_is_down(server, accept, bundle, root, monkeypatch):
     spec = (
         b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\nnotify = ["webhook:alerts"]'
