@@ -203,6 +203,7 @@ def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
     return [
         ("best model", f"{result['model']} on {result['engine']}"),
         ("trials", result["n_trials"]),
+        *([("note", result["shortfall"])] if result.get("shortfall") else []),
         *([("ensemble", describe_ensemble(result["ensemble"]))] if result.get("ensemble") else []),
         (f"holdout {result['metric']}", f"{result['score']:.4f}"),
         ("cross-validated", "" if result["cv_score"] is None else f"{result['cv_score']:.4f}"),

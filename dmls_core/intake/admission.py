@@ -158,8 +158,8 @@ def _answer(
     # One of an earlier release has no time at its end.
     if not (before and submission.fingerprint.startswith(before.fingerprint)):
         return outcome
-    told = (before.state, before.message, before.errors) == (status.state, status.message, status.errors)
-    return replace(outcome, unchanged=told)
+    unchanged = (before.state, before.message, before.errors) == (status.state, status.message, status.errors)
+    return replace(outcome, unchanged=unchanged)
 
 
 def _standing_answer(

@@ -12,6 +12,7 @@ from dmls_core.search.boosting.shrinkage import resolve
 from dmls_core.search.forest.objective import ForestObjective
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.samplers.strategy import SearchStrategy, load_strategy
+from dmls_core.search.task import grid_size
 
 if TYPE_CHECKING:
     from dmls_core.search.objective import Objective
@@ -42,6 +43,18 @@ class ModelCandidate:
     def model(self) -> str:
         """The model's name."""
         return self.task.model.name
+
+    @property
+    def grid(self) -> bool:
+        """Whether the points of a grid are tried, each once."""
+        return self.strategy.grid or self.objective.exhaustive
+
+    def exhausted(self, taken: int) -> bool:
+        """Return whether ``taken`` trials of this model have tried everything that can be suggested."""
+        suggested = self.objective.suggested
+        if not suggested.searched:
+            return taken > 0
+        return self.grid and taken >= grid_size(suggested)
 
 
 def make_candidate(

@@ -71,10 +71,15 @@ def grid_values(hyperparameter: Hyperparameter) -> tuple[Scalar, ...]:
     return (hyperparameter.min, *inner, hyperparameter.max)
 
 
+def grid_size(space: Space) -> int:
+    """Return the number of points of a grid."""
+    return math.prod(len(grid_values(hyperparameter)) for hyperparameter in space.searched.values())
+
+
 def grid_points(space: Space, seed: int) -> Iterator[dict[str, Scalar]]:
     """Yield every grid point once, in an order shuffled by the seed."""
     axes = {name: grid_values(hyperparameter) for name, hyperparameter in space.searched.items()}
-    total = math.prod(len(values) for values in axes.values())
+    total = grid_size(space)
     for position in random.Random(seed).sample(range(total), total):  # noqa: S311 - no secret
         point: dict[str, Scalar] = {}
         for name, values in axes.items():
@@ -171,13 +176,14 @@ class SearchOutcome:
 
     ``params`` are the hyperparameters to refit with: those of the best trial and the fixed ones, or those of
     a model that learns slower. ``fitted`` is the model with these, if the search has grown it on all training
-    rows.
+    rows. ``shortfall`` says why there are fewer trials than requested; it is empty if there are as many.
     """
 
     trials: tuple[Trial, ...]
     best: Trial
     params: dict[str, Scalar]
     fitted: Fitted | None = None
+    shortfall: str = ""
 
     @property
     def complete(self) -> int:

@@ -300,6 +300,7 @@ def _describe_run(
         "best_params": fitted.parameters(),
         "tuned": sorted(outcome.best.params),
         "n_trials": outcome.scored,
+        "shortfall": outcome.shortfall,
         "folds": len(task.folds),
         "seed": task.seed,
         "labels": list(data.labels) if data.labels else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from dmls_core.search.study.study import SearchStudy, remove_studies
 from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
 from dmls_core.search.winners import pick_winner, pick_winners
+from dmls_core.spec import Spec
 from dmls_core.training.prepare import PreparedModel
 from dmls_core.training.progress import Progress
 from dmls_core.training.request import TrainingJob
@@ -42,7 +44,33 @@ def search_models(
     trials = run_worker(job, candidates, folder, progress, stop)
     mean = job.spec.search.ensemble == "auto"
     winners = pick_winners(candidates, trials) if mean else [pick_winner(candidates, trials)]
-    return [(models[candidates.index(candidate)], outcome) for candidate, outcome in winners]
+    shortfall = describe_shortfall(job.spec, candidates, trials)
+    if shortfall:
+        progress.note(shortfall)
+    return [
+        (models[candidates.index(candidate)], replace(outcome, shortfall=shortfall))
+        for candidate, outcome in winners
+    ]
+
+
+def describe_shortfall(spec: Spec, candidates: Sequence[ModelCandidate], trials: Sequence[Trial]) -> str:
+    """Say why there are fewer trials than the spec requests; return an empty text if there are not."""
+    scored = sum(trial.state != "failed" for trial in trials)
+    if scored >= spec.n_trials:
+        return ""
+    taken = Counter(trial.model or candidates[0].model for trial in trials)
+    ended = f"the search ended after {scored:,} of {spec.n_trials:,} trials"
+    if not all(candidate.exhausted(taken[candidate.model]) for candidate in candidates):
+        rules = [name for name in ("timeout", "early_stop") if getattr(spec.search, name) is not None]
+        return f"{ended}, by {' or '.join(rules)}" if rules else f"{ended}, since too many failed"
+    scored_at_once = {
+        name: None
+        for candidate in candidates
+        for name in candidate.space.searched
+        if name not in candidate.objective.suggested.searched
+    }
+    one_fit = f": one fit scores all values of {', '.join(scored_at_once)}" if scored_at_once else ""
+    return f"{ended}, since no other hyperparameters are left to try{one_fit}"
 
 
 def run_worker(

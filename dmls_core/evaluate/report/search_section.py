@@ -49,7 +49,7 @@ def content(result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence
     messages = [[trial["number"], trial.get("message", "")] for trial in failed[:MAX_MESSAGES]]
     return {
         "notes": [
-            _states_note(trials, spec),
+            _states_note(trials, result),
             _scoring_note(result, spec, scored, models),
             *other_rounds_note(result, scored),
         ],
@@ -74,17 +74,15 @@ def _spaces(spec: Mapping[str, Any], model: str) -> Mapping[str, Mapping[str, An
     return next((entry["hyperparameters"] for entry in spec["models"] if entry["name"] == model), {})
 
 
-def _states_note(trials: Sequence[Trial], spec: Mapping[str, Any]) -> str:
-    """Say how the trials ended, and why the search stopped if trials are missing."""
+def _states_note(trials: Sequence[Trial], result: Mapping[str, Any]) -> str:
+    """Say how the trials ended, and why there are fewer than requested if there are."""
     counts = Counter(trial.get("state", "complete") for trial in trials)
     ended = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     text = f"{len(trials):,} {'trials' if len(trials) != 1 else 'trial'}: {ended}."
     if repeats := sum(trial.get("same_as") is not None for trial in trials):
         text += f" {repeats:,} of them repeat the configuration of another one: they share its row."
-    if len(trials) - counts["failed"] < spec["n_trials"]:
-        rules = [name for name in ("timeout", "early_stop") if spec["search"].get(name) is not None]
-        reason = f": {' or '.join(rules)} stopped the search" if rules else ""
-        text += f" The spec asked for {spec['n_trials']:,}{reason}."
+    if shortfall := result.get("shortfall"):
+        text += f" {shortfall[0].upper()}{shortfall[1:]}."
     return text
 
 

@@ -128,7 +128,7 @@ class CandidateStudy:
         self.objective = candidate.objective
         self._storage = storage
         self._distributions = Distributions(self.objective.suggested)
-        self._grid = candidate.strategy.grid or self.objective.exhaustive
+        self._grid = candidate.grid
         self._points = grid_points(self.objective.suggested, candidate.task.seed) if self._grid else iter(())
         self._known_points: list[dict[str, Scalar]] = []
         suggested = self.objective.suggested
@@ -179,9 +179,8 @@ class CandidateStudy:
 
         With ``repeat``, a model under successive halving starts its grid again: repeated trials cost nothing.
         """
-        if not self.objective.suggested.searched:
-            return taken > 0
-        return self._grid and not (repeat and self.promotions) and self._grid_point(taken) is None
+        repeats = repeat and self.promotions and self.objective.suggested.searched
+        return not repeats and self.candidate.exhausted(taken)
 
     def claim(self, number: int, position: int, stale: TrialRecord | None) -> optuna.Trial:
         """Take a new trial, or a stale one with its hyperparameters.
