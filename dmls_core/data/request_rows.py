@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
+from dmls_core.data.formats.csv_dialect import csv_reader
 from dmls_core.data.formats.damage import readable
 from dmls_core.errors import DataError, ValidationIssue
 
@@ -110,7 +111,7 @@ def _read_json(content: bytes) -> Columns:
 
 def _read_csv(content: bytes) -> Columns:
     try:
-        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        rows = csv_reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = [name.strip() for name in next(rows, [])]
         if twice := sorted({name for name in header if header.count(name) > 1}):
             raise DataError(f"the header has the column {twice[0]!r} more than once")
