@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dmls_core.errors import ConflictError, ObjectMissingError, ValidationIssue
-from dmls_core.intake.status import State, Status, as_issue, status_page
+from dmls_core.intake.status import CHECKING, State, Status, as_issue, status_page
 from dmls_core.store import Registry, ServedModel, Store, layout, read_served
 
 MAX_BYTES = 1 << 20
@@ -105,6 +105,23 @@ def update_run_status(
         )
 
     return _change(store, team, job, updated)
+
+
+def report_checking(store: Store, team: str, job: str, fingerprint: str) -> bool:
+    """Write that files with this fingerprint are being checked; return False if the status is about them.
+
+    The status of earlier files stays, with a note: the check may show that they are no new version.
+    """
+
+    def checking(before: Status | None) -> Status | None:
+        if before is None:
+            return Status("waiting", CHECKING, f"{team}/{job}".strip("/"))
+        if before.fingerprint == fingerprint or before.message.endswith(CHECKING):
+            return None
+        message = f"{before.message.partition(NOTE)[0]}{NOTE}{CHECKING}"
+        return replace(before, message=_truncated(message), updated="")
+
+    return _change(store, team, job, checking)
 
 
 def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, str]) -> bool:
