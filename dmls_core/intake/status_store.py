@@ -10,7 +10,7 @@ from typing import Any
 
 from dmls_core.errors import ConflictError, ObjectMissingError, ValidationIssue
 from dmls_core.intake.status import CHECKING, State, Status, as_issue, status_page
-from dmls_core.store import Registry, ServedModel, Store, layout, read_served
+from dmls_core.store import Registry, ServedModel, Store, is_key, layout, read_served
 
 MAX_BYTES = 1 << 20
 """Size of the largest status that is read: users can write the file, too."""
@@ -237,8 +237,11 @@ def _truncated(text: str) -> str:
 
 def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:
     """Return the status and its ETag; an invalid status counts as none."""
+    key = layout.incoming_file(team, job, layout.STATUS_JSON)
+    if not is_key(key):  # of a folder that another client made
+        return None, ""
     try:
-        content, info = store.read(layout.incoming_file(team, job, layout.STATUS_JSON), limit=MAX_BYTES)
+        content, info = store.read(key, limit=MAX_BYTES)
     except ObjectMissingError:
         return None, ""
     try:
