@@ -286,9 +286,15 @@ def state_folder() -> Path:
     ``DMLS_HOME`` if set, else the nearest ``.dmls`` in or above the working directory, else the one next to
     the virtual environment of this program, so that an activated environment works in every folder, else
     ``./.dmls``. Folders of other users are passed over.
+
+    Raises:
+        PlatformError: ``DMLS_HOME`` is a file.
     """
     if home := ProcessSettings.from_environment().home:
-        return Path(home).absolute()
+        folder = Path(home).absolute()
+        if folder.exists() and not folder.is_dir():
+            raise PlatformError(f"{ProcessSettings.variable('home')} must be a folder, not the file {folder}")
+        return folder
     here = Path.cwd()
     for folder in (here, *here.parents, Path(sys.prefix).parent):
         found = folder / _STATE_FOLDER

@@ -24,7 +24,7 @@ from dmls_core.cli.console import (
 )
 from dmls_core.errors import NotFoundError, PlatformError, UserError, ValidationIssue
 from dmls_core.html.formats import ago
-from dmls_core.settings import load_settings
+from dmls_core.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -195,10 +195,15 @@ def logs(
 
 
 def open_root() -> Store:
-    """Open the store of the settings."""
+    """Open the store of the settings; raise ``PlatformError`` for a folder that does not exist."""
     from dmls_core.store import open_store
 
-    return open_store(load_settings().require("root"))
+    store = open_store(load_settings().require("root"))
+    if store.local and not Path(store.url).is_dir():
+        raise PlatformError(
+            f"{Settings.variable('root')}: there is no folder {store.url}; correct it, or create the folder"
+        )
+    return store
 
 
 def accepted_spec(store: Store, team: str, job: str) -> dict[str, Any] | None:

@@ -139,9 +139,12 @@ def score(
     Unlike `dmls predict`, it needs access to the store only. Interrupting it does not stop the scoring.
     """
     from dmls_core.cli.job_commands import open_root
+    from dmls_core.intake.submissions import check_files_exist
     from dmls_core.store import layout
 
     name, store = parse_job(job), open_root()
+    if issues := check_files_exist(files):
+        raise DataError(issues)
     uploaded = []
     for path in files:
         key = layout.scoring_file(*name, path.name)

@@ -86,8 +86,11 @@ def init(
 ) -> None:
     """Print a spec to start from, inferred from a sample of the data."""
     from dmls_core.intake.schema_inference import infer_file_schema
+    from dmls_core.intake.submissions import check_files_exist
     from dmls_core.spec.toml_io import toml_text
 
+    if issues := check_files_exist([data]):
+        raise SubmissionError(issues)
     draft = infer_file_schema(data, target)
     inferred = "" if target else "inferred "
     say(f"{len(draft['columns'])} columns; {inferred}target: {draft['target']} ({draft['task']})")
@@ -217,14 +220,16 @@ def check_files(
     Raises ``UserError`` with all issues of the spec, or those of the data if the spec is valid.
     """
     from dmls_core.intake.data_files import check_data, choose_data
-    from dmls_core.intake.submissions import Submission, named_files
+    from dmls_core.intake.submissions import Submission, check_files_exist, named_files
     from dmls_core.models import load_spec
     from dmls_core.settings import IntakeLimits
     from dmls_core.store import layout
 
-    spec = load_spec(read_bytes(spec_file), str(spec_file))
+    spec = load_spec(_read_spec(spec_file), str(spec_file))
     limits = IntakeLimits.from_environment()
     files = named_files(data_files)
+    if issues := check_files_exist(path for _, path in files):
+        raise SubmissionError(issues)
     if spec.data.source and files:
         raise SubmissionError(
             ValidationIssue(
@@ -256,10 +261,13 @@ def check_files(
     return spec, chosen, findings.notes
 
 
-def read_bytes(file: Path) -> bytes:
-    """Return the content of a file; raise ``UserError`` if it cannot be read."""
+def _read_spec(file: Path) -> bytes:
+    """Return a spec, or the beginning of one that is too large; raise ``UserError`` if it cannot be read."""
+    from dmls_core.settings import SpecLimits
+
     try:
-        return file.read_bytes()
+        with file.open("rb") as content:  # which a device has without end
+            return content.read(SpecLimits.from_environment().bytes + 1)
     except OSError as error:
         raise UserError(ValidationIssue(f"cannot be read: {error.strerror}", file=str(file))) from error
 

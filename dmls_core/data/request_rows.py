@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
+from dmls_core.data.formats.csv_dialect import csv_reader
+from dmls_core.data.formats.damage import readable
 from dmls_core.errors import DataError, ValidationIssue
 
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
@@ -34,9 +36,9 @@ def read_rows(content: bytes, media_type: str) -> Columns:
     """
     if media_type == PARQUET:
         with tempfile.TemporaryDirectory(prefix="dmls-predict-") as folder:
-            path = Path(folder) / "rows.parquet"
+            path = Path(folder) / "the request's body"  # as messages name it
             path.write_bytes(content)
-            columns: Columns = sandbox.run(read_parquet, str(path), file="the request's body")
+            columns: Columns = sandbox.run(read_parquet, str(path), file=path.name)
     elif media_type == CSV:
         columns = _read_csv(content)
     else:
@@ -67,12 +69,11 @@ def read_parquet(path: str) -> Columns:
     """Return the columns of a Parquet file; called in the sandbox."""
     import polars as pl
 
-    try:
+    with readable(Path(path), "it is not Parquet", "send a Parquet file, or another media type"):
         frame = pl.scan_parquet(path, glob=False)
-        _check_number(frame.select(pl.len()).collect().item())
-        table = frame.collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise DataError(f"the body is not Parquet: {str(error)[:200]}") from error
+        rows = int(frame.select(pl.len()).collect().item())
+        table = frame.collect() if rows <= MAX_ROWS else pl.DataFrame()
+    _check_number(rows)
     for name, dtype in table.schema.items():
         if dtype.is_nested() or dtype in {pl.Binary, pl.Object}:
             raise DataError(
@@ -110,7 +111,7 @@ def _read_json(content: bytes) -> Columns:
 
 def _read_csv(content: bytes) -> Columns:
     try:
-        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        rows = csv_reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = [name.strip() for name in next(rows, [])]
         if twice := sorted({name for name in header if header.count(name) > 1}):
             raise DataError(f"the header has the column {twice[0]!r} more than once")

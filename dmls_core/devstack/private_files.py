@@ -16,8 +16,11 @@ from dmls_core.errors import PlatformError
 
 def make_private_folder(folder: Path) -> Path:
     """Create ``folder`` and its parents with mode 700, or set that mode, and return it."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.chmod(0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise PlatformError(f"cannot create the folder {folder}: {error.strerror}") from error
     return folder
 
 

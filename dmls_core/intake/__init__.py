@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_core.intake.admission import Outcome, admit
+from dmls_core.intake.admission import Outcome, admit, report_check, report_failure
 from dmls_core.intake.data_files import Partition, choose_data, find_partitions, partitions_between
 from dmls_core.intake.status import State, Status
 from dmls_core.intake.status_store import (
@@ -36,6 +36,8 @@ __all__ = [
     "group_submissions",
     "partitions_between",
     "read_status",
+    "report_check",
+    "report_failure",
     "report_served",
     "report_stopped",
     "submit",

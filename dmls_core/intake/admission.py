@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import ObjectMissingError, StoreError, UserError, ValidationIssue
+from dmls_core.errors import DmlsError, ObjectMissingError, StoreError, UserError, ValidationIssue
 from dmls_core.intake.column_check import Findings, sample_note
 from dmls_core.intake.data_files import check_data, choose_data
 from dmls_core.intake.environment import hash_environment
-from dmls_core.intake.status import State, Status
-from dmls_core.intake.status_store import read_status, renew_status, write_status
+from dmls_core.intake.status import CHECKING, State, Status
+from dmls_core.intake.status_store import NOTE, read_status, renew_status, report_checking, write_status
 from dmls_core.intake.submissions import Submission, file_name, group_submissions, is_nested
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import JobRecord, ObjectInfo, Registry, Store, check_key, layout
@@ -99,6 +99,33 @@ def admit(
     return outcome
 
 
+def report_check(store: Store, team: str, job: str) -> None:
+    """Write into the status that the submission is being checked, unless it has been.
+
+    Raises:
+        StoreError: the status could not be written.
+    """
+    if submission := _find(store, team, job):
+        report_checking(store, submission)
+
+
+def report_failure(store: Store, team: str, job: str, error: Exception) -> Outcome:
+    """Reject a submission because its check failed with another error than one in its files.
+
+    Raises:
+        StoreError: the status could not be written.
+    """
+    reason = str(error) if isinstance(error, DmlsError) else repr(error)
+    hint = "the file may be fine: upload it again, and ask the platform team for the log of dmls.intake"
+    issue = ValidationIssue(f"DMLS failed on this file: {reason}", hint)
+    outcome = Outcome("rejected", str(issue), issues=(issue,))
+    fingerprint = _fingerprint(_find(store, team, job))
+    write_status(
+        store, team, job, outcome.state, outcome.message, errors=outcome.issues, fingerprint=fingerprint
+    )
+    return outcome
+
+
 def _find(store: Store, team: str, job: str) -> Submission | None:
     listing = store.list(layout.incoming_folder(team, job))
     submissions = [entry for entry in group_submissions(listing) if (entry.team, entry.job) == (team, job)]
@@ -138,7 +165,8 @@ def _answer(
         and now.state not in {"waiting", "rejected"}
     ):
         # The run has started or ended already: its state stays.
-        current_status = Outcome(now.state, now.message, record, now.errors, now.notes)
+        message = now.message.removesuffix(f"{NOTE}{CHECKING}")
+        current_status = Outcome(now.state, message, record, now.errors, now.notes)
         outcome, links = current_status, {**now.links, **links}
         run = now.run
     status = write_status(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dmls_core import sandbox
 from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.compression import UNPACKED
+from dmls_core.data.formats.damage import readable
 from dmls_core.data.formats.encodings import utf16_codec
 from dmls_core.data.formats.names import COMPRESSED, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
@@ -193,13 +195,20 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
                     check_memory(replace(size, rows=rows), parse_memory(spec.resources.memory))
                 notes = [*_check(files, spec, scope), *([_read_note(read)] if read else [])]
     except DataError as error:
-        issues = [issue.as_json() for issue in _explained(error.issues, paths, spec)]
-        return {"issues": issues, "notes": []}
-    return {"issues": [], "notes": notes}
+        issues = error.issues
+    else:
+        return {"issues": [], "notes": notes}
+    with suppress(DataError):  # of a damaged file, whose issues say so already
+        issues = tuple(_explained(issues, paths, spec))
+    return {"issues": [issue.as_json() for issue in issues], "notes": []}
 
 
 def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Spec) -> list[ValidationIssue]:
-    """Return the issues, or their cause if a file is written otherwise than ``[data]`` says."""
+    """Return the issues, or their cause if a file is written otherwise than ``[data]`` says.
+
+    Raises:
+        DataError: the file is damaged.
+    """
     from dmls_core.data.formats.detection import NOTATION, explain
 
     first, data = issues[0], spec.data
@@ -211,13 +220,11 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
     wrong_text = first.line == data.skip_rows + 1 or first.message.startswith("the text is not ")
     only = None if wrong_text else NOTATION
     if file_format.is_text:
-        with path.open("rb") as file:
+        with readable(path), path.open("rb") as file:
             return explain(first.file, issues, file.read(UNPACKED), data.model_dump(), only=only)
     with tempfile.NamedTemporaryFile() as text:
-        try:
+        with readable(path):
             sample = file_format.sample(path, data, Path(text.name), rows=ROWS, seconds=SECONDS)
-        except DataError:  # the cause itself
-            return list(issues)
         explained = explain(
             first.file, issues, text.read(), data.model_dump() | {"delimiter": ","}, only=only
         )
@@ -263,7 +270,8 @@ def _thin_all(file_format: Format, data: Data, paths: Sequence[str]) -> tuple[fl
         file_format.open(path, limits)  # raises if it has too many columns
         thinned = path.with_name("thinned")
         rows, seconds = ROWS // len(paths), SECONDS / len(paths)
-        total += file_format.sample(path, data, thinned, rows=rows, seconds=seconds).rows or 0
+        with readable(path):
+            total += file_format.sample(path, data, thinned, rows=rows, seconds=seconds).rows or 0
         thinned.replace(path)
         sampled += file_format.open(path, limits).count_rows()
     return sampled / max(1, total), total

@@ -118,6 +118,9 @@ MAX_SHOWN = 600
 MAX_ERRORS = 50
 """Errors on the page; ``_status.json`` may have more."""
 
+CHECKING = "DMLS is checking the files."
+"""Message of a submission whose check takes long."""
+
 _HEADLINES = {
     "waiting": "A file is still missing.",
     "rejected": "The submission has errors. Fix them and upload it again.",
@@ -139,7 +142,7 @@ def status_page(status: Status) -> str:
     lines = [
         f"# {escape(status.job) or 'Submission'}: {status.state}",
         "",
-        _HEADLINES[status.state],
+        _HEADLINES[status.state] if status.message != CHECKING else "The answer follows.",
         "",
         escape(status.message),
         "",

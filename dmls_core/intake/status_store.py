@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dmls_core.errors import ConflictError, ObjectMissingError, ValidationIssue
-from dmls_core.intake.status import State, Status, as_issue, status_page
-from dmls_core.store import Registry, ServedModel, Store, layout, read_served
+from dmls_core.intake.status import CHECKING, State, Status, as_issue, status_page
+from dmls_core.intake.submissions import Submission
+from dmls_core.store import Registry, ServedModel, Store, is_key, layout, read_served
 
 MAX_BYTES = 1 << 20
 """Size of the largest status that is read: users can write the file, too."""
@@ -118,6 +119,28 @@ def update_run_status(
         )
 
     return _change(store, team, job, updated)
+
+
+def report_checking(store: Store, submission: Submission) -> bool:
+    """Write that a submission is being checked; return False if the status is about its files.
+
+    The status of earlier files stays, with a note: the check may show that they are no new version.
+    """
+    team, job = submission.team, submission.job
+
+    def checking(before: Status | None) -> Status | None:
+        if before is None:
+            return Status("waiting", CHECKING, f"{team}/{job}".strip("/"))
+        # Files that were rejected are checked again if they are uploaded again.
+        is_answered = before.fingerprint == submission.fingerprint or (
+            before.state != "rejected" and submission.same_content(before.fingerprint)
+        )
+        if is_answered or before.message.endswith(CHECKING):
+            return None
+        message = f"{before.message.partition(NOTE)[0]}{NOTE}{CHECKING}"
+        return replace(before, message=_truncated(message), updated="")
+
+    return _change(store, team, job, checking)
 
 
 def add_note(store: Store, team: str, job: str, note: str, links: Mapping[str, str]) -> bool:
@@ -233,8 +256,11 @@ def _truncated(text: str) -> str:
 
 def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:
     """Return the status and its ETag; an invalid status counts as none."""
+    key = layout.incoming_file(team, job, layout.STATUS_JSON)
+    if not is_key(key):  # of a folder that another client made
+        return None, ""
     try:
-        content, info = store.read(layout.incoming_file(team, job, layout.STATUS_JSON), limit=MAX_BYTES)
+        content, info = store.read(key, limit=MAX_BYTES)
     except ObjectMissingError:
         return None, ""
     try:

@@ -203,7 +203,7 @@ def submit(
     layout.check_name("team", team)
     layout.check_name("job", name)
     files = named_files(data_paths)
-    issues = [*_missing(spec_path), *(issue for _, path in files for issue in _check(path))]
+    issues = [*check_files_exist([spec_path]), *(issue for _, path in files for issue in _check(path))]
     names = [file_name for file_name, _ in files]
     issues += [
         ValidationIssue("two data files have the same name", hint="rename one", file=double)
@@ -242,16 +242,20 @@ def _is_visible(file: Path, base: Path) -> bool:
     return not any(part.startswith(".") for part in file.relative_to(base).parts) and file.is_file()
 
 
-def _missing(path: Path) -> list[ValidationIssue]:
-    return (
-        []
-        if path.is_file()
-        else [ValidationIssue("the file does not exist", hint="correct the path", file=str(path))]
-    )
+def check_files_exist(paths: Iterable[Path]) -> list[ValidationIssue]:
+    """Return the issues of paths that lead to no file, or to a pipe or a device, which are read only once."""
+    issues = []
+    for path in paths:
+        if not path.exists():
+            issues.append(ValidationIssue("the file does not exist", hint="correct the path", file=str(path)))
+        elif not path.is_file():
+            hint = "write its content to a file, and name that"
+            issues.append(ValidationIssue("this is a pipe or a device", hint=hint, file=str(path)))
+    return issues
 
 
 def _check(path: Path) -> list[ValidationIssue]:
-    return _missing(path) or check_data_name(path.name, str(path))
+    return check_files_exist([path]) or check_data_name(path.name, str(path))
 
 
 def check_data_name(name: str, shown: str = "") -> list[ValidationIssue]:

@@ -19,6 +19,7 @@ from dmls_core.data.encoder import MISSING, category_text
 from dmls_core.data.formats.conversion import converted
 from dmls_core.data.formats.data_files import DataFiles
 from dmls_core.data.formats.names import format_of
+from dmls_core.data.formats.parquet_source import reading
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.monitoring.inference_log import COLUMN_PREFIX
 from dmls_core.settings import DataLimits
@@ -198,14 +199,12 @@ def _batches(logged: Iterable[Path]) -> Iterator[pl.DataFrame]:
 def _predictions(path: Path) -> pl.DataFrame | None:
     """Return the predictions in one file of the log; None if it has none."""
     columns = {COLUMN_PREFIX + name: name for name in (*KEYS, VERSION, PREDICTION)}
-    scan = pl.scan_parquet(path, glob=False)
-    names = scan.collect_schema().names()
-    if not columns.keys() <= set(names):
-        return None
-    probabilities = [name for name in names if name.startswith(PROBABILITY)]
-    return (
-        scan.select(*columns, *probabilities)
-        .rename(columns)
-        .with_columns(pl.col(ROW, VERSION).cast(pl.Int64), pl.col(REQUEST).cast(pl.String).str.strip_chars())
-        .collect()
-    )
+    with reading(path):
+        scan = pl.scan_parquet(path, glob=False)
+        names = scan.collect_schema().names()
+        if not columns.keys() <= set(names):
+            return None
+        probabilities = [name for name in names if name.startswith(PROBABILITY)]
+        request = pl.col(REQUEST).cast(pl.String).str.strip_chars()
+        selected = scan.select(*columns, *probabilities).rename(columns)
+        return selected.with_columns(pl.col(ROW, VERSION).cast(pl.Int64), request).collect()

@@ -13,7 +13,7 @@ from typing import Any
 from dmls_core.errors import ObjectMissingError
 from dmls_core.monitoring.inference_log import MAX_BYTES
 from dmls_core.spec.partitions import parse_names
-from dmls_core.store import ObjectInfo, Store, layout
+from dmls_core.store import ObjectInfo, Store, is_key, layout
 
 SCHEMA = 1
 STATE_FILE = "labels.json"
@@ -75,7 +75,7 @@ def list_label_files(store: Store, team: str, job: str, path: str) -> list[Objec
     for info in store.list(folder + prefix):
         name = info.key.removeprefix(folder)
         ours = name.rpartition("/")[2].startswith((".", "_status.")) or name == layout.SPEC_FILE
-        if expression.fullmatch(name) and not ours:
+        if expression.fullmatch(name) and not ours and is_key(info.key):
             files.append(info)
     return sorted(files, key=lambda info: (info.modified, info.key))
 

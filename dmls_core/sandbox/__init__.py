@@ -5,21 +5,28 @@ native library ends its process. ``run`` calls a function in a child process, so
 caller gets a ``SandboxError``. ``Worker`` keeps the child for further calls, ``start`` does not wait for the
 answer, and ``command`` sets the memory limit for another program.
 
+A child that is ended from outside, such as by Airflow with SIGTERM or by the kernel with SIGKILL, says
+nothing about the file: that is a ``PlatformError``.
+
 Arguments and answers are JSON; nothing is pickled. The child does not inherit the credentials in the
-environment. It ends with the thread that started it, even if that is killed.
+environment. It ends with the thread that started it, even if that is killed. What it prints, such as the
+panic of a library in Rust before its exception, is logged only if the call fails for another reason than the
+file.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Self, cast
@@ -30,7 +37,23 @@ from dmls_core.sandbox.child import ask
 
 __all__ = ["Call", "Limits", "SandboxError", "Worker", "ask", "command", "run", "start"]
 
+logger = logging.getLogger(__name__)
+
 HINT = "the file is damaged, nested too deeply, or too large once unpacked"
+
+START_SECONDS = 120.0
+"""Time that a child has to start, which takes 0.2 s on an idle machine."""
+
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
+"""Signals by which a process ends itself, or the kernel ends it for what it does."""
+
+_NO_MEMORY = re.compile(
+    rb"memory allocation of \d+ bytes failed|bad_alloc|out of memory|Cannot allocate memory"
+)
+"""What libraries print when they abort because they get no memory: Rust, C++, others."""
+
+_PRINTED = 8 << 10
+"""Bytes of a child's output that are logged."""
 
 _PRIVATE = re.compile(
     r"^(AIRFLOW|AWS_|AZURE_|GOOGLE_|DMLS_(?!DATA_|INTAKE_|SPEC_|SERVING_)|GE_|GX_|MLFLOW_|PG)"
@@ -78,8 +101,9 @@ def run(
 
     Raises:
         SandboxError: the child crashed, ran too long or needed too much memory.
-        UserError: the function raised it (the same subclass, with the same issues).
-        PlatformError: the child cannot be started, or the function raised any other exception.
+        UserError: the function raised it (the same class of ``dmls_core.errors``, with the same issues).
+        PlatformError: the child cannot be started or was ended from outside, or the function raised any other
+            exception.
     """
     with Worker(limits) as worker:
         return worker.call(function, *args, file=file, hint=hint)
@@ -138,9 +162,11 @@ class Worker:
         finally:
             if not answered:
                 self.close()
-        if message.get("last"):
-            self.close()
-        return _answer(message, limits, file, hint)
+        try:
+            return child.answer(message, file, hint)
+        finally:
+            if message.get("last"):
+                self.close()
 
 
 class Call:
@@ -168,12 +194,12 @@ class Call:
         seconds = self._child.limits.seconds if timeout is None else timeout
         try:
             self._message = self._message or self._child.receive(seconds, file, hint)
+            return self._child.answer(self._message, file, hint)
         except DmlsError as error:
             self._error = error
             raise
         finally:
             self._child.kill()
-        return _answer(self._message, self._child.limits, file, hint)
 
     def kill(self) -> None:
         """End the child process, if it is still running."""
@@ -216,19 +242,21 @@ class _Child:
         self.limits = limits
         self._ready = False
         self._timed_out = False
+        self._logged = log is not None
+        self._printed: IO[bytes] = log.open("w+b") if log else tempfile.TemporaryFile()  # noqa: SIM115
+        self._before = 0
         settings = {"parent": os.getpid(), "signal": int(signal.SIGKILL)} | asdict(limits)
-        with ExitStack() as files:
-            stderr = files.enter_context(log.open("wb")) if log else None
-            try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", __name__, json.dumps(settings)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    env=_environment(limits),
-                )
-            except OSError as error:
-                raise PlatformError(f"cannot start a process to read files: {error}") from error
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._printed,
+                env=_environment(limits),
+            )
+        except OSError as error:
+            self._printed.close()
+            raise PlatformError(f"cannot start a process to read files: {error}") from error
         self._input = cast("IO[bytes]", self._process.stdin)
         self._output = cast("IO[bytes]", self._process.stdout)
 
@@ -241,6 +269,7 @@ class _Child:
         return self._process.poll()
 
     def send(self, message: object, *, last: bool = False) -> None:
+        self._before = os.fstat(self._printed.fileno()).st_size
         with suppress(BrokenPipeError):  # ``receive`` reports the cause
             self._input.write(json.dumps(message).encode() + b"\n")
             self._input.flush()
@@ -250,29 +279,48 @@ class _Child:
     def receive(self, seconds: float, file: str, hint: str) -> dict[str, Any]:
         """Return the next message.
 
-        Raises ``SandboxError`` if the process ends or takes longer than ``seconds``, and ``PlatformError`` if
-        it ends before it is ready.
+        Raises ``SandboxError`` if the process crashes or takes longer than ``seconds``, and ``PlatformError``
+        if it does not start, or another process ends it.
         """
-        timer = threading.Timer(seconds, self._time_out) if seconds else None
-        if timer:
-            timer.start()
-        try:
-            if not self._ready:
-                self._ready = bool(self._output.readline())
-            line = self._output.readline()
-        finally:
-            if timer:
-                timer.cancel()
-        if line.endswith(b"\n"):
+        if not self._ready:
+            self._ready = bool(self._read_line(START_SECONDS))
+        if self._ready and (line := self._read_line(seconds)).endswith(b"\n"):
             message: dict[str, Any] = json.loads(line)
             return message
         code = self._process.wait()
-        if not self._ready and not self._timed_out:
-            raise PlatformError(
-                f"the process that reads files ended at its start with exit code {code}; "
-                f"its memory limit is {self.limits.memory:,} bytes"
+        output = self._output_of_call()
+        if not self._ready:
+            late = f"did not start within {START_SECONDS:g} s"
+            cause = late if self._timed_out else f"ended at its start with exit code {code}"
+            raise self._failure(
+                f"the process that reads files {cause}; its memory limit is {self.limits.memory:,} bytes"
             )
-        raise _error(f"took longer than {seconds:g} s" if self._timed_out else self._cause(code), file, hint)
+        if self._timed_out:
+            raise _error(f"took longer than {seconds:g} s", file, hint)
+        if code == -signal.SIGXCPU:
+            raise _error(f"took more than {self.limits.cpu_seconds} s of CPU time", file, hint)
+        if code < 0 and -code not in _CRASHES:
+            kernel = ", which the kernel sends if the machine is out of memory" * (-code == signal.SIGKILL)
+            raise self._failure(
+                f"the process that read {file or 'a file'} was ended from outside by {_signal(-code)}"
+                f"{kernel}: try again, since this says nothing about the file"
+            )
+        if _NO_MEMORY.search(output):
+            raise self._memory_error(file, hint)
+        logger.info("the process that read %s printed: %s", file, output.decode(errors="replace"))
+        end = f"ended with exit code {code}" if code >= 0 else f"was ended by {_signal(-code)}"
+        raise _error(end, file, hint)
+
+    def answer(self, message: dict[str, Any], file: str, hint: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer of a call, or raise the function's error."""
+        if "answer" in message:
+            return message["answer"]
+        if "memory" in message:
+            raise self._memory_error(file, hint)
+        error_type = getattr(errors, message["error"])
+        if issubclass(error_type, UserError):
+            raise error_type([ValidationIssue(**issue) for issue in message["issues"]])
+        raise self._failure(message["message"], error_type)
 
     def kill(self) -> None:
         self._process.kill()
@@ -280,37 +328,48 @@ class _Child:
             with suppress(BrokenPipeError):
                 pipe.close()
         self._process.wait()
+        self._printed.close()
+
+    def _read_line(self, seconds: float) -> bytes:
+        timer = threading.Timer(seconds, self._time_out) if seconds else None
+        if timer:
+            timer.start()
+        try:
+            return self._output.readline()
+        finally:
+            if timer:
+                timer.cancel()
 
     def _time_out(self) -> None:
         self._timed_out = True
         self._process.kill()
 
-    def _cause(self, code: int) -> str:
-        if code >= 0:
-            return f"ended with exit code {code}"
-        if -code == signal.SIGXCPU:
-            return f"took more than {self.limits.cpu_seconds} s of CPU time"
-        return f"was ended by {signal.Signals(-code).name}"
+    def _output_of_call(self) -> bytes:
+        """Return the end of what the child has printed since the last message was sent to it."""
+        size = os.fstat(self._printed.fileno()).st_size
+        start = max(self._before, size - _PRINTED)
+        return os.pread(self._printed.fileno(), size - start, start)
+
+    def _failure(self, message: str, error_type: type[DmlsError] = PlatformError) -> DmlsError:
+        """Return an error that is not the file's; log what the child has printed."""
+        if not self._logged and (output := self._output_of_call().strip()):
+            logger.error("%s\n%s", message, output.decode(errors="replace"))
+        return error_type(message)
+
+    def _memory_error(self, file: str, hint: str) -> SandboxError:
+        memory = self.limits.memory
+        limit = f"more than {memory:,} bytes of memory" if memory else "more memory than there is"
+        return _error(f"needed {limit}", file, hint)
+
+
+def _signal(number: int) -> str:
+    names = {one.value: one.name for one in signal.Signals}
+    return names.get(number, f"signal {number}")
 
 
 def _error(cause: str, file: str, hint: str) -> SandboxError:
     end = f"the process that read it {cause}"
     return SandboxError(ValidationIssue("the file cannot be read", hint, file=file, found=end))
-
-
-def _answer(message: dict[str, Any], limits: Limits, file: str, hint: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the answer of a call, or raise the function's error."""
-    if "answer" in message:
-        return message["answer"]
-    if "memory" in message:
-        limit = (
-            f"more than {limits.memory:,} bytes of memory" if limits.memory else "more memory than there is"
-        )
-        raise _error(f"needed {limit}", file, hint)
-    error_type = getattr(errors, message["error"], PlatformError)
-    if issubclass(error_type, UserError):
-        raise error_type([ValidationIssue(**issue) for issue in message["issues"]])
-    raise (error_type if issubclass(error_type, DmlsError) else PlatformError)(message["message"])
 
 
 def _name(function: Callable[..., Any]) -> str:

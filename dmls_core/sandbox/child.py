@@ -114,19 +114,21 @@ def _call(name: str, args: list[Any]) -> dict[str, Any]:
         return {"answer": _import(name)(*args)}
     except UserError as error:
         issues = [issue.as_json() for issue in error.issues]
-        return {"error": type(error).__name__, "issues": issues}
+        return {"error": _error_name(error), "issues": issues}
     except DmlsError as error:
-        return {"error": type(error).__name__, "message": str(error)}
+        return {"error": _error_name(error), "message": str(error)}
     except MemoryError:
-        import traceback
-
-        traceback.print_exc()
         return {"memory": True}
     except Exception as error:  # noqa: BLE001 - the caller must hear of it
         import traceback
 
         traceback.print_exc()
         return {"error": "PlatformError", "message": f"{name}: {error!r}"}
+
+
+def _error_name(error: Exception) -> str:
+    """Return the name of an error's class, or of the nearest base of it, in ``dmls_core.errors``."""
+    return next(one.__name__ for one in type(error).__mro__ if one.__module__ == "dmls_core.errors")
 
 
 def _import(name: str) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_core.errors import PlatformError
-from dmls_core.store.base import Access, ObjectInfo, Store, check_key
+from dmls_core.store.base import Access, ObjectInfo, Store, check_key, is_key
 from dmls_core.store.local import LocalStore
 from dmls_core.store.registry import DataObject, JobRecord, Registry, run_key
 from dmls_core.store.served import ServedModel, delete_served, read_served, write_served
@@ -20,6 +20,7 @@ __all__ = [
     "Store",
     "check_key",
     "delete_served",
+    "is_key",
     "open_store",
     "read_served",
     "run_key",

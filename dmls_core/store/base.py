@@ -252,6 +252,15 @@ def check_key(key: str) -> str:
     return key
 
 
+def is_key(key: str) -> bool:
+    """Return whether a key is valid in every store; other clients may write objects with other keys."""
+    try:
+        check_key(key)
+    except StoreError:
+        return False
+    return True
+
+
 def file_sha256(stream: BinaryIO) -> str:
     """Return the hex SHA-256 of the rest of ``stream``."""
     digest = hashlib.sha256()

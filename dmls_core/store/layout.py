@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dmls_core.errors import SubmissionError, ValidationIssue
+from dmls_core.store.base import is_key
 
 INCOMING = "incoming/"
 SCORING = "scoring/"
@@ -211,7 +212,7 @@ def parse_scoring(key: str) -> tuple[str, str, str] | None:
     team, _, rest = rest.partition("/")
     job, _, file = rest.partition("/")
     visible = file and not any(part.startswith((".", "_")) or not part for part in file.split("/"))
-    if f"{folder}/" == SCORING and is_name(team) and is_name(job) and visible:
+    if f"{folder}/" == SCORING and is_name(team) and is_name(job) and visible and is_key(key):
         return team, job, file
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -27,6 +28,20 @@ def variables(*names: str) -> list[str | None]:
 
 def abort() -> None:
     os.abort()
+
+
+def abort_for_memory() -> None:
+    """End as Rust does."""
+    print("memory allocation of 64 bytes failed", file=sys.stderr)
+    os.abort()
+
+
+def receive(number: int) -> None:
+    """Get a signal as another process sends it, with the default action, which Python changes for SIGINT."""
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    time.sleep(60)
 
 
 def leave(code: int) -> None:
@@ -57,9 +72,18 @@ def allocate(size: int) -> int:
 
 
 def reject() -> None:
+    print("thread 'main' panicked", file=sys.stderr)
     raise SpecError(
         [ValidationIssue("too few", "add one", file="a.csv", line=3), ValidationIssue("too many")]
     )
+
+
+class ExtensionError(SpecError):
+    """An error that only an extension knows."""
+
+
+def reject_as_an_extension() -> None:
+    raise ExtensionError("of an extension")
 
 
 def fail_platform() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -42,11 +43,45 @@ def test_arguments_and_the_answer_cross_as_json() -> None:
         (sandboxed.sleep, (60,), FAST, r"took longer than 0\.5 s"),
         (sandboxed.burn, (), Limits(cpu_seconds=1), "took more than 1 s of CPU time"),
         (sandboxed.allocate, (300 << 20,), Limits(memory=256 << 20), "needed more than 268,435,456 bytes"),
+        (sandboxed.abort_for_memory, (), Limits(memory=1 << 30), "needed more than 1,073,741,824 bytes"),
     ],
 )
 def test_a_dying_child_is_one_clear_error(function: Any, args: Any, limits: Limits, cause: str) -> None:
     with pytest.raises(SandboxError, match=rf"a\.csv: the file cannot be read \(found .*{cause}.*damaged"):
         sandbox.run(function, *args, limits=limits, file="a.csv")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
+def test_a_child_that_is_killed_from_outside_says_nothing_about_the_file(number: signal.Signals) -> None:
+    with pytest.raises(
+        PlatformError, match=rf"read a\.csv was ended from outside by {number.name}.*try again"
+    ):
+        sandbox.run(sandboxed.receive, number, file="a.csv")
+
+
+def test_a_child_that_does_not_start_in_time_says_nothing_about_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sandbox, "START_SECONDS", 0.001)
+    with pytest.raises(PlatformError, match=r"did not start within 0\.001 s"):
+        sandbox.run(sandboxed.process)
+
+
+def test_what_libraries_print_is_shown_only_if_the_call_itself_fails(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(SpecError):
+        sandbox.run(sandboxed.reject)
+    sandbox.run(sandboxed.echo)
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
+    with pytest.raises(PlatformError):
+        sandbox.run(sandboxed.break_down)
+    assert "Traceback" in caplog.text
+
+
+def test_an_error_of_an_extension_crosses_as_its_base() -> None:
+    with pytest.raises(SpecError, match="of an extension"):
+        sandbox.run(sandboxed.reject_as_an_extension)
 
 
 def test_a_file_within_the_memory_limit_can_be_read() -> None:
@@ -61,12 +96,9 @@ def test_errors_of_the_function_keep_their_class_and_issues() -> None:
         sandbox.run(sandboxed.fail_platform)
 
 
-def test_an_unexpected_exception_is_a_platform_error_that_names_the_function(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unexpected_exception_is_a_platform_error_that_names_the_function() -> None:
     with pytest.raises(PlatformError, match=r"tests\.unit\.sandboxed:break_down: KeyError\('x'\)"):
         sandbox.run(sandboxed.break_down)
-    assert "Traceback" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("python", "message"), [("false", "exit code 1"), ("missing", "cannot start")])

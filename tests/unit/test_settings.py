@@ -73,6 +73,14 @@ def test_an_activated_environment_finds_its_platform_from_every_folder(
     assert state_folder() == tmp_path / "here/.dmls"
 
 
+def test_a_file_in_place_of_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path / "file"))
+    assert state_folder() == tmp_path / "file"
+    (tmp_path / "file").touch()
+    with pytest.raises(PlatformError, match=r"^DMLS_HOME must be a folder, not the file .*/file$"):
+        state_folder()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
 def test_the_platform_of_another_user_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """`dmls jobs` ended with an internal error in a folder below one with another user's platform."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pendulum
@@ -12,7 +16,7 @@ from dmls_core.airflow.intake.submission_trigger import submission_trigger
 from dmls_core.airflow.notifiers import notify
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.errors import PlatformError, StoreError
-from dmls_core.intake import admit, find_submissions
+from dmls_core.intake import admit, find_submissions, report_check, report_failure
 from dmls_core.store import Registry, Store, layout
 
 if TYPE_CHECKING:
@@ -25,29 +29,68 @@ SUBMISSIONS = "dmls-submissions"
 """Name of the asset whose watcher starts the intake."""
 
 
+CHECKS = 4
+"""Submissions that a run checks at a time: a slow one delays no other."""
+
+RUNS = 4
+"""Runs at a time, for submissions that come while others are being checked."""
+
+CHECKING_AFTER = 5.0
+"""Seconds after which the status says of each submission without an answer that it is being checked."""
+
+TRIES, PAUSE = 3, 1.0
+"""Tries of a check that fails for another reason than the submission, and seconds between them."""
+
+
 class AdmitOperator(BaseOperator):
     """Admit the submissions of the triggering events; all submissions if a user triggered the run."""
 
     template_fields = ()
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return team, job, state and message of each submission; fail if one could not be processed."""
+        """Return team, job, state and message of each submission; fail if one has no answer."""
         store = open_root(airflow_settings())
         changed = {(team, job) for team, job in event_entries(context, "changed")}
         folders = sorted(changed) or [(s.team, s.job) for s in find_submissions(store)]
         outcomes, failed = [], []
-        for team, job in folders:
+        with ThreadPoolExecutor(CHECKS) as pool:
+            answers = {folder: pool.submit(self._answer, store, *folder) for folder in folders}
             try:
-                outcomes.append(self._admit(store, team, job))
-            except Exception as error:
-                store.head(layout.snapshot("none"))  # raises if the store itself is down
-                self.log.exception("cannot process %s/%s", team, job)
-                failed.append(f"{team}/{job}: {error}")
+                self._report_checks(store, answers)
+                for (team, job), answer in answers.items():
+                    try:
+                        outcomes.append(answer.result())
+                    except StoreError as error:
+                        store.head(layout.snapshot("none"))
+                        failed.append(f"{team}/{job}: {error}")
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
         if failed:
             raise PlatformError(
                 f"{len(failed)} of {len(folders)} submissions have no answer: {'; '.join(failed)}"
             )
         return outcomes
+
+    def _report_checks(self, store: Store, answers: Mapping[tuple[str, str], Future[dict[str, Any]]]) -> None:
+        wait(answers.values(), CHECKING_AFTER)
+        for folder, answer in answers.items():
+            if not answer.done():
+                with suppress(StoreError):  # the answer will meet it, too
+                    report_check(store, *folder)
+
+    def _answer(self, store: Store, team: str, job: str) -> dict[str, Any]:
+        """Admit a submission; after some tries, a fault of DMLS or of the platform is the answer."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self._admit(store, team, job)
+            except Exception as error:
+                store.head(layout.snapshot("none"))  # raises if the store itself is down
+                self.log.exception("cannot check %s/%s, try %s of %s", team, job, attempt, TRIES)
+                failure = error
+            if attempt < TRIES:
+                time.sleep(PAUSE)
+        outcome = report_failure(store, team, job, failure)
+        return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
 
     def _admit(self, store: Store, team: str, job: str) -> dict[str, Any]:
         links = (
@@ -98,7 +141,7 @@ def intake_dag() -> DAG:
         schedule=[Asset(SUBMISSIONS, watchers=[watcher])],
         start_date=pendulum.datetime(2026, 1, 1),
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=RUNS,
         is_paused_upon_creation=False,
         tags={"dmls"},
         description="Admits the submissions in incoming/",

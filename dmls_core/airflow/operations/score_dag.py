@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from dmls_core.airflow.asset_events import event_entries
 from dmls_core.airflow.operations.scoring_trigger import scoring_trigger
 from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
-from dmls_core.errors import UserError
+from dmls_core.errors import PlatformError, UserError
 from dmls_core.store import Registry, Store, layout
 
 DAG_ID = "dmls.score"
@@ -61,15 +61,23 @@ class ScoreOperator(BaseOperator):
         self.files = files
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return file, version, rows and result of each file; fail with the errors of those that failed."""
+        """Return file, version, rows and result of each file; fail with the errors of those that failed.
+
+        The task is retried if a service failed, or DMLS itself.
+        """
         context["files"] = ", ".join(f"{team}/{job}/{file}" for team, job, file in self.files)[:200]  # type: ignore[typeddict-unknown-key]
-        store, done, wrong = open_root(airflow_settings()), [], []
+        store, done, wrong, again = open_root(airflow_settings()), [], [], []
         for team, job, file in self.files:
             try:
                 done.append(self._score(store, team, job, file))
             except UserError as error:
                 self.log.error("%s/%s: %s", team, job, error)
                 wrong.append(f"{team}/{job}: {error}")
+            except Exception as error:
+                self.log.exception("%s/%s: %s cannot be scored now", team, job, file)
+                again.append(f"{team}/{job}/{file}: {error}")
+        if again:  # a retry leaves out what has been scored
+            raise PlatformError("; ".join([*again, *wrong]))
         if wrong:
             raise AirflowFailException("; ".join(wrong))
         return done

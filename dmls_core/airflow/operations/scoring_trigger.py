@@ -13,7 +13,7 @@ from airflow.triggers.base import TriggerEvent
 
 from dmls_core.airflow.intake.submission_trigger import SubmissionTrigger
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
-from dmls_core.store import ObjectInfo, layout
+from dmls_core.store import ObjectInfo, is_key, layout
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,10 @@ class ScoringTrigger(SubmissionTrigger):
             try:
                 store = open_with_connection(self.root, self.aws_conn_id)
                 async for listing in store.watch(layout.SCORING, poll_seconds=self.poll_seconds):
-                    files = [layout.parse_scoring(info.key) for info in listing if info not in seen]
+                    new = [info.key for info in listing if info not in seen]
+                    files = [layout.parse_scoring(key) for key in new]
+                    if wrong := [key for key in new if not is_key(key)]:
+                        log.warning("not scored, since a name has control characters: %r", wrong[:10])
                     seen = frozenset(listing)
                     if changed := sorted(file for file in files if file):
                         yield TriggerEvent({"changed": changed})  # type: ignore[no-untyped-call]

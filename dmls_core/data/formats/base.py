@@ -103,7 +103,7 @@ class Format(ABC):
 
         Raises:
             DataError: the file is not of this format, or not as ``data`` says.
-            OSError, ValueError, LookupError: the file is damaged; the first line of the message is shown.
+            Exception: any other says that the file is damaged; the first line of its message is shown.
         """
 
     def needs_conversion(self, file: str, data: Data) -> bool:

@@ -6,8 +6,6 @@ UTF-8, commas, decimal points and a header. A record stays in its line, so messa
 
 from __future__ import annotations
 
-import csv
-import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,18 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from dmls_core.data.formats.compression import DAMAGED
+from dmls_core.data.formats.damage import readable
 from dmls_core.data.formats.names import file_format, format_of, needs_conversion
-from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.errors import DataError
 from dmls_core.spec.data_table import Data
-
-UNREADABLE = (
-    *(*DAMAGED, csv.Error, struct.error, ValueError, LookupError),
-    *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
-)
-"""What damaged files raise."""
 
 
 def convert(path: Path, data: Data, folder: Path) -> Path:
@@ -42,25 +32,6 @@ def convert(path: Path, data: Data, folder: Path) -> Path:
     with readable(path):
         file_format(path.name, data.format).convert(path, data, target)
     return target
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Raise ``DataError`` that names the file for what its format raises if it is damaged."""
-    try:
-        yield
-    except DataError as error:  # of a copy beside the target, which has another name
-        raise DataError([replace(issue, file=path.name) for issue in error.issues]) from error
-    except UNREADABLE as error:
-        reason = str(error).split("\n", 1)[0][:200]
-        raise DataError(
-            ValidationIssue(
-                "the file cannot be read",
-                hint="it is damaged or incomplete: upload it again",
-                file=path.name,
-                found=reason,
-            )
-        ) from error
 
 
 def convert_all(paths: Sequence[str], options: dict[str, Any], folder: str) -> list[str]:

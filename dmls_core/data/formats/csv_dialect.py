@@ -9,29 +9,35 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 RECORD = 64 * 2**20
 """Largest size of one record in bytes."""
 
 
+def csv_reader(lines: Iterable[str], delimiter: str = ",", *, strict: bool = False) -> Reader:
+    """Return Python's reader of CSV, for cells of any size that a record may have."""
+    # The limit is one for the whole process, and by default 131,072 characters.
+    csv.field_size_limit(RECORD)
+    return csv.reader(lines, delimiter=delimiter, strict=strict)
+
+
 def split_fields(record: str, delimiter: str = ",") -> list[str]:
     """Return the fields of a record."""
-    # The limit is global, and other code may rely on it.
-    limit = csv.field_size_limit(RECORD)
     try:
-        return next(csv.reader([record], delimiter=delimiter), [])
+        return next(csv_reader([record], delimiter), [])
     except csv.Error:  # a carriage return outside quotes
         return record.split(delimiter)
-    finally:
-        csv.field_size_limit(limit)
 
 
 def column_at(names: Sequence[str], record: str, delimiter: str = ",") -> str:
@@ -92,8 +98,8 @@ def records(path: Path) -> Iterator[Record]:
             file.seek(0)
         line = 1
         while raw := file.readline(RECORD):
-            lines = 1
-            while raw.count(b'"') % 2 and len(raw) < RECORD:
+            parts, size, quotes = [raw], len(raw), raw.count(b'"')
+            while quotes % 2 and size < RECORD:
                 more = file.readline(RECORD)
                 if not more:
                     raise DataError(
@@ -105,8 +111,9 @@ def records(path: Path) -> Iterator[Record]:
                             hint='write a double quote inside a quoted field as ""',
                         )
                     )
-                raw += more
-                lines += 1
+                parts.append(more)
+                size, quotes = size + len(more), quotes + more.count(b'"')
+            raw, lines = b"".join(parts), len(parts)
             if len(raw) >= RECORD:
                 raise DataError(
                     ValidationIssue(f"the record is longer than {RECORD:,} bytes", file=path.name, line=line)
@@ -208,7 +215,7 @@ class CsvRow:
 
 def read_rows(file: str, text: str, *, complete: bool) -> Iterator[CsvRow]:
     """Yield the complete rows, without blank lines; raise ``DataError`` if a row cannot be read."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv_reader(io.StringIO(text, newline=""), strict=True)
     last: CsvRow | None = None
     while True:
         line = reader.line_num + 1

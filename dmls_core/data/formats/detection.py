@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.data.formats.compression import unpack_head
+from dmls_core.data.formats.csv_dialect import csv_reader
 from dmls_core.data.formats.encodings import codec_of, detect_encoding
 from dmls_core.data.formats.names import COMPRESSED, format_of, formats, load_format
 from dmls_core.errors import ValidationIssue
@@ -159,7 +160,7 @@ def _split(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
     best, parsed = 0.0, (",", list[tuple[int, list[str]]]())
     for delimiter in _DELIMITERS:
         rows: list[tuple[int, list[str]]] = []
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        reader = csv_reader(io.StringIO(text, newline=""), delimiter)
         line = 1
         with suppress(csv.Error):
             for cells in reader:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
+from dmls_core.data.formats.damage import readable
 from dmls_core.data.formats.source import (
     Aggregates,
     ColumnType,
@@ -23,21 +24,9 @@ from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Raise ``DataError`` for polars' errors about a file."""
-    try:
-        yield
-    # Polars panics on some damaged files; that is no ``Exception``.
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        reason = str(error).split("\n", 1)[0][:200]
-        issue = ValidationIssue(
-            "the file cannot be read as Parquet",
-            hint="it is damaged: write and upload it again",
-            file=path.name,
-            found=reason,
-        )
-        raise DataError(issue) from None
+def reading(path: Path) -> AbstractContextManager[None]:
+    """Raise ``DataError`` that names a Parquet file for what polars raises; see ``readable``."""
+    return readable(path, "the file cannot be read as Parquet", "it is damaged: write and upload it again")
 
 
 class ParquetSource(FileSource):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dmls_core.data.formats.compression import DAMAGED, most_bytes, unpacked
+from dmls_core.data.formats.damage import readable
 from dmls_core.data.formats.encodings import codec_of
 from dmls_core.errors import DataError, ValidationIssue
 
@@ -65,26 +66,21 @@ def thin_text(path: str, encoding: str, target: str, head: int, seconds: float, 
         DataError: the file is damaged, in another encoding, or unpacks to too much.
     """
     source = Path(path)
-    try:
+    with readable(source):
         with unpacked(source) as file:
             codec = codec_of(encoding, file.read(2))
-        with unpacked(source) as file:
-            sampler = _ChunkSampler(head, most_bytes(source))
-            complete = sampler.take(file, codec, _CLOCK() + seconds, cut)
-    except UnicodeDecodeError as error:
-        shown = error.object[max(0, error.start - 20) : error.start + 20].decode("cp1252", "replace")
-        hint = "set [data] encoding to that of the file"
-        raise DataError(
-            ValidationIssue(
-                f"the text is not {encoding}", hint, file=source.name, line=sampler.lines + 1, found=shown
-            )
-        ) from None
-    except DAMAGED as error:
-        reason = str(error).split("\n", 1)[0][:200]
-        hint = "it is damaged or incomplete: upload it again"
-        raise DataError(
-            ValidationIssue("the file cannot be read", hint, file=source.name, found=reason)
-        ) from error
+        sampler = _ChunkSampler(head, most_bytes(source))
+        try:
+            with unpacked(source) as file:
+                complete = sampler.take(file, codec, _CLOCK() + seconds, cut)
+        except UnicodeDecodeError as error:
+            shown = error.object[max(0, error.start - 20) : error.start + 20].decode("cp1252", "replace")
+            hint = "set [data] encoding to that of the file"
+            raise DataError(
+                ValidationIssue(
+                    f"the text is not {encoding}", hint, file=source.name, line=sampler.lines + 1, found=shown
+                )
+            ) from None
     parts = sampler.write(Path(target))
     return {"parts": parts, "lines": sampler.lines, "bytes": sampler.size, "complete": complete}
 

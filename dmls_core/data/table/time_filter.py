@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dmls_core.data.formats.csv_source import CsvSource
 from dmls_core.data.formats.data_files import open_source
+from dmls_core.data.formats.parquet_source import reading
 from dmls_core.data.formats.source import FileSource
 from dmls_core.data.table.reader import missing_column
 from dmls_core.errors import DataError, ValidationIssue
@@ -86,8 +87,8 @@ def _filter(source: FileSource, rows: TimeFilter, target: Path) -> int:
     row_mask = _within(_times(_column(source, rows), rows, source), rows)
     if isinstance(source, CsvSource):
         return source.copy_rows(row_mask, target)
-    frame = pl.scan_parquet(source.path, glob=False).filter(row_mask)
-    frame.sink_parquet(target)
+    with reading(source.path):
+        pl.scan_parquet(source.path, glob=False).filter(row_mask).sink_parquet(target)
     return int(row_mask.sum())
 
 
@@ -109,7 +110,8 @@ def _column(source: FileSource, rows: TimeFilter) -> pl.Series:
     if isinstance(source, CsvSource):
         # Reading the column also checks the records.
         return source.read({rows.column: pl.Categorical()}).to_series().cast(pl.String)
-    return pl.scan_parquet(source.path, glob=False).select(rows.column).collect().to_series()
+    with reading(source.path):
+        return pl.scan_parquet(source.path, glob=False).select(rows.column).collect().to_series()
 
 
 def _times(column: pl.Series, rows: TimeFilter, source: FileSource) -> pl.Series:

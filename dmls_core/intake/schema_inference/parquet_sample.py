@@ -85,7 +85,7 @@ def read_parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, row
     """Read up to so many rows; with 0, only columns and types."""
     import polars as pl
 
-    try:
+    with reading(Path(file)):
         schema = pl.read_parquet_schema(source)
         if issues := [
             *check_names(file, CsvRow(1, list(schema)), limits.columns),
@@ -100,16 +100,6 @@ def read_parquet(file: str, source: io.BytesIO | Path, limits: IntakeLimits, row
             others = scan.slice(FIRST).gather_every(step).head(rows - FIRST)
             frame = pl.concat([scan.head(FIRST), others]).collect()
         columns = tuple(_values(frame[name]) for name in schema)
-    except (pl.exceptions.PolarsError, OSError, ValueError, ArithmeticError) as error:
-        reason = str(error).split("\n", 1)[0][:200]
-        raise DataError(
-            ValidationIssue(
-                "the file cannot be read as Parquet",
-                hint="it is damaged: write and upload it again",
-                file=file,
-                found=reason,
-            )
-        ) from None
     if not total:
         raise DataError(ValidationIssue("the file has no rows", "upload it again with its rows", file=file))
     return Sample(tuple(schema), columns, frame.height == total, total, tuple(map(str, schema.values())))

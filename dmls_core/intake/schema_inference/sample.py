@@ -242,7 +242,7 @@ _OF_TABLES = {"sheet", "decimal"}
 
 def write_sample(path: str, format_name: str, options: dict[str, Any], target: str) -> dict[str, Any]:
     """Write rows of a file that is not text; return the ``FileSample`` as JSON data. Runs in the sandbox."""
-    from dmls_core.data.formats.conversion import readable
+    from dmls_core.data.formats.damage import readable
     from dmls_core.spec.data_table import Data
 
     with readable(Path(path)):

@@ -22,7 +22,7 @@ from dmls_core import sandbox
 from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.conversion import convert_all, original_lines
 from dmls_core.data.formats.names import file_format, format_of, needs_conversion
-from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError, UserError, ValidationIssue
+from dmls_core.errors import DataError, DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
 from dmls_core.sandbox import Limits
 from dmls_core.serving.predict.parquet_files import add_predictions, parquet_as_csv
 from dmls_core.serving.predict.predictor import Predictor, predict_file
@@ -63,7 +63,8 @@ def find_unscored(store: Store, files: list[tuple[str, str, str]]) -> list[tuple
     """Return those of ``(team, job, file)`` that were written to ``scoring/`` after they were last scored."""
     unscored = []
     for team, job, file in files:
-        info = store.head(layout.scoring_file(team, job, file))
+        key = layout.scoring_file(team, job, file)
+        info = store.head(key) if layout.parse_scoring(key) else None
         if info is None:
             continue
         record = read_record(store, team, job, file)
@@ -131,8 +132,9 @@ class FileScoring:
             errors = [issue.as_json() for issue in error.issues]
             self._write(state="failed", message=str(error), errors=errors)
             raise
-        except PlatformError as error:
-            self._write(state="failed", message=str(error), uploaded="")
+        except Exception as error:
+            message = str(error) if isinstance(error, DmlsError) else f"DMLS failed on this file: {error!r}"
+            self._write(state="failed", message=message, uploaded="")
             raise
 
     def _check(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dmls_core.data.formats.damage import readable
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.serving.predict.connect import PREDICTION
 from dmls_core.serving.predict.predictor import MODEL_VERSION
@@ -18,7 +19,7 @@ def parquet_as_csv(source: str, target: str) -> None:
     import polars as pl
 
     file = Path(source).name
-    try:
+    with readable(Path(source), "the file is not Parquet"):
         frame = pl.scan_parquet(source, glob=False)
         wrong = {n: t for n, t in frame.collect_schema().items() if t.is_nested() or t == pl.Binary}
         if wrong:
@@ -29,9 +30,6 @@ def parquet_as_csv(source: str, target: str) -> None:
                 ]
             )
         frame.sink_csv(target, null_value="NA")  # an empty line would be no row
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        message = f"the file is not Parquet: {str(error)[:200]}"
-        raise DataError(ValidationIssue(message, file=file)) from error
 
 
 def add_predictions(source: str, predicted: str, target: str) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmls_core.data.encoder import Encoder
+from dmls_core.data.formats.csv_dialect import csv_reader
 from dmls_core.errors import DataError, NotFoundError, ServingError, ValidationIssue
 from dmls_core.serving.predict.connect import PREDICTION, PROBABILITY
 from dmls_core.serving.predict.resumable_file import Parts, written_in_parts
@@ -210,7 +211,7 @@ def _added(answers: Predictions) -> Iterator[list[str]]:
 
 def _rows(source: Path, file: io.TextIOWrapper) -> Iterator[list[str]]:
     """Yield the header and the rows, each as long as the header; blank lines are skipped."""
-    reader = csv.reader(file, strict=True)
+    reader = csv_reader(file, strict=True)
     width: int | None = None
     try:
         for row in reader:

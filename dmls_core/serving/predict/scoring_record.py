@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from dmls_core.errors import ObjectMissingError, StoreError
+from dmls_core.errors import ObjectMissingError
 from dmls_core.store import Store, layout
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 ENDING = ".json"
@@ -54,12 +57,13 @@ def write_record(store: Store, team: str, job: str, record: ScoringRecord) -> Sc
 
 
 def read_record(store: Store, team: str, job: str, file: str) -> ScoringRecord | None:
-    """Return a file's record; ``None`` if it was never scored."""
+    """Return a file's record; ``None`` if it was never scored, or the record is damaged."""
     key = layout.scored_file(team, job, file) + ENDING
     try:
         content = json.loads(store.get(key))
         return ScoringRecord(**{field.name: content[field.name] for field in fields(ScoringRecord)})
     except ObjectMissingError:
         return None
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise StoreError(f"{key} is damaged: delete it") from error
+    except (ValueError, TypeError, KeyError, RecursionError):
+        logger.warning("%s is damaged: the file is scored again", key)
+        return None

@@ -210,6 +210,7 @@ def test_a_rejected_submission_is_notified_once_and_a_broken_one_blocks_no_other
     store.put("incoming/lab/zeta/spec.toml", b"model = 3")
     store.put("incoming/lab/alpha/_status.json/a.csv", b"lies where the answer would")
     monkeypatch.setattr(intake_dag, "open_root", lambda _: store)
+    monkeypatch.setattr(intake_dag, "PAUSE", 0)
 
     for _ in range(2):
         with pytest.raises(PlatformError, match="1 of 2 submissions have no answer: lab/alpha: "):

@@ -19,9 +19,19 @@ from dmls_core.store import Registry, layout, open_store
 
 @pytest.fixture
 def store(dmls, monkeypatch, tmp_path):
+    (tmp_path / "root").mkdir()
     monkeypatch.setenv("DMLS_ROOT", str(tmp_path / "root"))
     monkeypatch.setattr(job_commands, "ANSWER_SECONDS", 0.0)
     return open_store(str(tmp_path / "root"))
+
+
+def test_a_root_that_does_not_exist_has_no_jobs_to_list(dmls, monkeypatch, tmp_path):
+    monkeypatch.setenv("DMLS_ROOT", str(tmp_path / "nowhere"))
+    done = dmls("jobs")
+    assert done.code == 3
+    assert f"DMLS_ROOT: there is no folder {tmp_path / 'nowhere'}" in done.err
+    (tmp_path / "nowhere").mkdir()
+    assert "no jobs yet" in dmls("jobs").err + dmls("jobs").out
 
 
 RESULT = {

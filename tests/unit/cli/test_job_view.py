@@ -178,6 +178,9 @@ def test_a_waiting_run_has_its_place_and_its_start(airflow, tmp_path):
     store = open_store(str(tmp_path))
     for job in ("tides", "waves", "foam"):
         write_status(store, "sea", job, "running" if job != "foam" else "deployed", "planned")
+    odd = tmp_path / "incoming/sea/bad\x01"
+    odd.mkdir()
+    (odd / "_status.json").write_bytes(b"{}")
 
     rows = {row.job: row.queue for row in job_rows(store, settings)}
     assert rows["sea/tides"] == QueuePosition(2, "all slots are in use", STARTS)

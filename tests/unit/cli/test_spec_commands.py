@@ -49,6 +49,25 @@ def test_notes_on_the_data_are_the_same_before_and_after_the_spec(dmls, tmp_path
     assert all(note in printed for note in checked["notes"])
 
 
+def test_data_in_a_pipe_or_a_device_is_refused(dmls, files, tmp_path):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in ("/dev/null", pipe):
+        for command in (["validate", files[0]], ["init"]):
+            done = dmls(*command, path)
+            assert done.code == 1
+            assert (
+                f"{path}: error: this is a pipe or a device\n    hint: write its content to a file"
+                in done.err
+            )
+
+
+def test_a_spec_without_end_is_refused(dmls):
+    done = dmls("validate", "/dev/zero")
+    assert done.code == 1
+    assert "/dev/zero:1:1: error: is too large" in done.err
+
+
 def test_all_errors_of_a_spec_at_once(dmls, files):
     spec, _ = files
     spec.write_text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 
@@ -50,6 +51,12 @@ def test_the_formats_say_the_same():
 def test_a_body_that_cannot_be_read_is_explained(content: bytes, media_type: str, message: str):
     with pytest.raises(DataError, match=message):
         read_rows(content, media_type)
+
+
+def test_a_cell_may_be_longer_than_pythons_csv_allows_by_default():
+    csv.field_size_limit(131_072)
+    text = "a" * 200_000
+    assert read_rows(f"size,note\n1,{text}\n".encode(), CSV) == {"size": ["1"], "note": [text]}
 
 
 def test_too_many_rows_are_refused(monkeypatch: pytest.MonkeyPatch):

@@ -71,6 +71,34 @@ def test_how_a_run_goes_is_not_forgotten_by_looking_again(store: Store) -> None:
     assert update_run_status(store, "growth", "iris", record.run_key, "failed", "later")
 
 
+def test_a_check_that_takes_long_is_told_and_leaves_no_trace(store: Store) -> None:
+    drop(store, {"iris.csv": CSV, "spec.toml": SPEC})
+    admission.report_check(store, "growth", "iris")
+    assert "The answer follows" in page(store)
+    admission.report_check(store, "growth", "iris")
+    status = read_status(store, "growth", "iris")
+    assert status
+    assert (status.state, status.message) == ("waiting", "DMLS is checking the files.")
+    record = admit(store, "growth", "iris").record
+    assert record
+    admission.report_check(store, "growth", "iris")
+    assert "checking" not in page(store), "it has its answer"
+
+    update_run_status(store, "growth", "iris", record.run_key, "deployed", "it is served")
+    drop(store, {"spec.toml": SPEC + b"# a comment\n"})
+    admission.report_check(store, "growth", "iris")
+    status = read_status(store, "growth", "iris")
+    assert status
+    assert (status.state, status.message) == (
+        "deployed",
+        "it is served; later: DMLS is checking the files.",
+    )
+    outcome = admit(store, "growth", "iris")
+    assert (outcome.state, outcome.message) == ("deployed", "it is served")
+    admission.report_check(store, "growth", "gone")
+    assert read_status(store, "growth", "gone") is None
+
+
 def test_waiting_for_the_spec(store: Store) -> None:
     drop(store, {"iris.csv": CSV})
     outcome = admit(store, "growth", "iris")

@@ -121,6 +121,28 @@ def test_a_quoted_line_break_does_not_spoil_a_sample(tmp_path: Path) -> None:
         assert check(tmp_path, f"1,{'r' * shift},2,u\n" + rows * 8_000, whole_bytes=10_000) == []
 
 
+def check_text(folder: Path, content: str, spec: str, *, whole: bool) -> list[ValidationIssue]:
+    store = open_store(str(folder))
+    info = store.put("data.csv", content.encode())
+    limits = IntakeLimits(whole_bytes=1 << 30 if whole else 1_000)
+    return list(check_columns(store, [info], "csv", load_spec(spec.encode()), limits).issues)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_quote_that_is_never_closed(tmp_path: Path, whole: bool) -> None:
+    content = f'a,b,c,y\n{GOOD}1,"red,2,u\n{GOOD * 60_000}'
+    (issue,) = check_text(tmp_path, content, SPEC, whole=whole)
+    assert (issue.line, issue.key, "never closed" in issue.message) == (4, "b", True)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_cell_may_be_as_long_as_a_record(tmp_path: Path, whole: bool) -> None:
+    cell = f'"{{""text"": ""{"t" * 200_000}""}}"'
+    rows = "".join(f"{n % 7},red,{n % 5},{cell},{'uv'[n % 2]}\n" for n in range(30))
+    spec = SPEC.replace('target = "y"', 'target = "y"\ndrop = ["long"]')
+    assert check_text(tmp_path, f"a,b,c,long,y\n{rows}", spec, whole=whole) == []
+
+
 def test_parquet(tmp_path: Path) -> None:
     frame = pl.DataFrame({"a": [1.0, 2.0] * 5, "b": [[1], [2]] * 5, "y": ["u", "v"] * 5})
     (issue,) = check(tmp_path, frame)

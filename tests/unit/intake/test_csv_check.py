@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import gzip
 import random
 from types import SimpleNamespace
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_core.data.formats.csv_dialect import CsvRow, decode_head, read_rows
+from dmls_core.data.formats.detection import detect
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake import csv_check
 from dmls_core.intake.csv_check import check_csv_head
+from dmls_core.intake.schema_inference import read_sample
 
 CSV = b"sepal_length,petal_width,species\n5.1,0.2,setosa\n7.0,1.4,versicolor\n"
 
@@ -45,6 +48,17 @@ def only(content: bytes, **options: Any) -> ValidationIssue:
     assert issue.file == "iris.csv"
     assert issue.message
     return issue
+
+
+def test_a_cell_may_be_as_long_as_a_record() -> None:
+    csv.field_size_limit(131_072)  # Python's own limit
+    text = "a" * 200_000
+    content = f'sepal_length,petal_width,species,note\n5.1,0.2,setosa,{text}\n7,1.4,virginica,"b\n{text}"\n'
+    assert check(content.encode()) == []
+    sample = read_sample("iris.csv", content.encode(), complete=True)
+    assert sample.columns[3] == (text, f"b\n{text}")
+    csv.field_size_limit(131_072)
+    assert detect("iris.csv", content.replace(",", ";").encode()) == {"delimiter": ";"}
 
 
 @pytest.mark.parametrize(
@@ -198,8 +212,10 @@ def test_a_quote_that_is_not_closed() -> None:
     assert "quotation mark" in issue.hint
 
 
-def test_a_quote_that_is_not_closed_in_a_large_file() -> None:
-    assert only(CSV + b'1,2,"a\n' + b"1,2,b\n" * 100_000, complete=False).line == 4
+def test_a_quote_may_be_closed_behind_the_beginning_of_a_file() -> None:
+    content = CSV + b'1,2,"a\n' + b"1,2,b\n" * 100_000
+    assert check(content, complete=False) == []
+    assert only(content).line == 4
 
 
 def test_a_header_without_end() -> None:

@@ -340,6 +340,16 @@ def test_a_parquet_file() -> None:
     assert load_spec(toml_text(found.document).encode()).columns.target == "ok"
 
 
+def test_a_parquet_file_that_makes_its_reader_panic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("called `Option::unwrap()` on a `None` value")
+
+    content = parquet_of(FRAME)
+    monkeypatch.setattr(pl.LazyFrame, "collect", panic)
+    with pytest.raises(DataError, match=r"^a\.parquet: the file cannot be read as Parquet"):
+        read_sample("a.parquet", content, complete=True)
+
+
 def deep_parquet() -> bytes:
     """Return a Parquet file whose schema nests so deeply that reading it overflows the stack."""
     # Thrift's compact form of a schema: a root, groups with one child each, a column of integers.

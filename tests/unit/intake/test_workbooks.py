@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,52 @@ def test_a_sheet_that_is_not_as_the_spec_says_is_explained(
     assert (first.file, first.line) == ("d.xlsx", line)
     assert words in first.message
     assert hint in first.hint
+
+
+def first_entry(content: bytearray) -> tuple[int, int]:
+    """Return where the data of the first entry begins, and where its record in the central directory does."""
+    name, extra = struct.unpack_from("<HH", content, 26)
+    return 30 + name + extra, content.index(b"PK\x01\x02")
+
+
+def damage_deflate(content: bytearray) -> None:
+    content[first_entry(content)[0]] = 0xFF
+
+
+def damage_offset(content: bytearray) -> None:
+    struct.pack_into("<I", content, first_entry(content)[1] + 42, 0xFFFFFF00)
+
+
+def damage_directory(content: bytearray) -> None:
+    struct.pack_into("<I", content, content.rindex(b"PK\x05\x06") + 16, 0x7FFFFFFF)
+
+
+def damage_method(content: bytearray) -> None:
+    struct.pack_into("<H", content, first_entry(content)[1] + 10, 98)
+    struct.pack_into("<H", content, 8, 98)
+
+
+def damage_flag(content: bytearray) -> None:
+    struct.pack_into("<H", content, first_entry(content)[1] + 8, 1)
+    struct.pack_into("<H", content, 6, 1)
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_deflate, damage_offset, damage_directory, damage_method, damage_flag]
+)
+def test_a_damaged_workbook_is_one_clear_message(tmp_path: Path, damage: Callable[[bytearray], None]) -> None:
+    path = workbook(tmp_path / "d.xlsx", {"Data": [HEADER, *ROWS]})
+    content = bytearray(path.read_bytes())
+    damage(content)
+    path.write_bytes(content)
+
+    (issue,) = check(path)
+
+    assert (issue.file, "cannot be read" in issue.message) == ("d.xlsx", True)
+    assert "damaged" in issue.hint
+    assert issue.found
+    with pytest.raises(DataError, match="cannot be read"):
+        infer_file_schema(path)
 
 
 def test_a_large_workbook_is_refused_by_the_page(tmp_path: Path) -> None:

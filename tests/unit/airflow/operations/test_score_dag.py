@@ -68,6 +68,38 @@ def test_a_failing_file_does_not_stop_the_others(store, monkeypatch):
     assert ScoreOperator(task_id="score", files=files[1:]).execute({}) == [{"file": "good.csv"}]
 
 
+def test_a_failing_service_does_not_stop_the_others_either(store, monkeypatch):
+    scored = []
+
+    def score(self, store, team, job, file):
+        if file == "bad.csv":
+            raise PlatformError("Triton does not answer")
+        if file == "odd.csv":
+            raise KeyError("x")
+        scored.append(file)
+
+    monkeypatch.setattr(ScoreOperator, "_score", score)
+    files = [("lab", "iris", name) for name in ("bad.csv", "odd.csv", "good.csv")]
+    with pytest.raises(PlatformError, match=r"^lab/iris/bad\.csv: Triton .*; lab/iris/odd\.csv: 'x'$"):
+        ScoreOperator(task_id="score", files=files).execute({})
+    assert scored == ["good.csv"]
+
+
+def test_a_name_that_no_store_can_hold_stops_no_other(store, root):
+    store.put("scoring/lab/iris/good.csv", b"x")
+    (root / "scoring/lab/iris/bad\x01.csv").write_bytes(b"x")
+    assert find(events=[{"changed": [["lab", "iris", "bad\x01.csv"], ["lab", "iris", "good.csv"]]}]) == [
+        [("lab", "iris", "good.csv")]
+    ]
+    assert find("lab/iris") == [[("lab", "iris", "good.csv")]]
+
+    async def first():
+        return await anext(ScoringTrigger(str(root), "", 0.05).run())
+
+    event = run_coroutine(asyncio.wait_for(first(), timeout=60))
+    assert event.payload["changed"] == [("lab", "iris", "good.csv")]
+
+
 def test_the_trigger_fires_for_new_files_and_for_the_same_file_written_again(root):
     store = open_store(str(root))
     store.put("scoring/lab/iris/a.csv", b"x")

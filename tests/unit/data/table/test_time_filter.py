@@ -97,6 +97,18 @@ def test_a_column_that_is_not_there(tmp_path: Path) -> None:
         cut(csv(tmp_path, "time,x\n2026-01-02,1\n"), column="tine")
 
 
+def test_a_parquet_file_whose_times_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "d.parquet"
+    pl.DataFrame({"t": ["2026-01-02"], "x": [1]}).write_parquet(path)
+
+    def panic(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("called `Option::unwrap()` on a `None` value")
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", panic)
+    with pytest.raises(DataError, match=r"^d\.parquet: the file cannot be read as Parquet"):
+        cut(path)
+
+
 def test_no_row_at_all(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match="no row has a time from 2026-01-01 00:00 UTC to 2026-02-01 00:00 UTC"

@@ -154,6 +154,23 @@ def test_a_failing_service_leaves_the_file_to_be_tried_again(score, store, predi
     assert find_unscored(store, [(*JOB, "may.csv"), (*JOB, "gone.csv")]) == [(*JOB, "may.csv")]
 
 
+def test_a_damaged_record_stops_nothing(score, store):
+    score("may.csv", b"length,width\n1,0\n")
+    for content in (b"{", b"[]", b'{"state": "scored"}', b"\xff"):
+        store.put("scored/lab/iris/may.csv.json", content)
+        assert find_unscored(store, [(*JOB, "may.csv")]) == [(*JOB, "may.csv")]
+    assert score("may.csv").state == "scored"
+
+
+def test_a_fault_of_dmls_is_told_and_tried_again(score, store, predictor, monkeypatch):
+    monkeypatch.setattr(predictor, "predict", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        score("may.csv", b"length,width\n1,0\n")
+    record = read_record(store, *JOB, "may.csv")
+    assert record.message == "DMLS failed on this file: ZeroDivisionError('division by zero')"
+    assert find_unscored(store, [(*JOB, "may.csv")]) == [(*JOB, "may.csv")]
+
+
 def test_all_rows_are_of_one_version(score, store, predictor):
     predict = predictor.predict
 

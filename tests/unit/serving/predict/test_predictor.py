@@ -71,6 +71,13 @@ def test_columns_are_added_and_everything_else_stays(predictor, tmp_path):
     assert rows[3] == ["9", "", "1e0", "é", "versicolor", "0.0", "1.0", "0.0"]
 
 
+def test_a_column_that_is_only_copied_may_have_long_cells(predictor, tmp_path):
+    csv.field_size_limit(131_072)  # Python's own limit
+    text = "a" * 200_000
+    rows = run(predictor, tmp_path, f"width,length,note\n1,2,{text}\n")
+    assert rows[1][2] == text
+
+
 def test_batches_keep_the_order_and_report_progress(predictor, tmp_path):
     content = "length,width\n" + "".join(f"{i},0\n" for i in range(10_000))
     reported: list[float] = []

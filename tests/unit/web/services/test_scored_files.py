@@ -183,6 +183,7 @@ def test_only_files_to_score_are_listed_and_the_latest_first(store: Store, monke
     for name in ("old.csv", "2026/new.csv", "_tmp/part.csv", ".hidden"):
         store.put(f"scoring/lab/iris/{name}", ROWS)
     store.put("scoring/lab/other/may.csv", ROWS)
+    (Path(store.url) / "scoring/lab/iris/bad\x07.csv").write_bytes(ROWS)
     found = list_scored_files(*JOB)
     assert (sorted(file.file for file in found.files), found.total) == (["2026/new.csv", "old.csv"], 2)
     monkeypatch.setattr(scored_files, "MAX_LISTED", 1)

@@ -1,0 +1,58 @@
+"""Turn what readers raise on damaged files into one message that names the file.
+
+A parser, or a library below it, raises anything on damaged bytes: ``zlib.error``, ``struct.error``,
+``NotImplementedError``, or the panic of a library in Rust, which is no ``Exception``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from dmls_core.errors import DataError, DmlsError, PlatformError, ValidationIssue
+
+_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS}
+"""Error numbers of the operating system that say nothing about a file's content, such as a full disk."""
+
+_OF_RUST = re.compile(r"\(os error (\d+)\)")
+
+
+@contextmanager
+def readable(
+    path: Path,
+    message: str = "the file cannot be read",
+    hint: str = "it is damaged or incomplete: upload it again",
+) -> Iterator[None]:
+    """Raise ``DataError`` that names the file for whatever its reader raises.
+
+    Raises:
+        DataError: the file is damaged, or what the reader itself says of it.
+        PlatformError: the machine failed, not the file: the disk is full, for example.
+        MemoryError: the reader needs more memory than it may take.
+    """
+    try:
+        yield
+    except DataError as error:  # of a copy, which may have another name
+        raise DataError([replace(issue, file=path.name) for issue in error.issues]) from error
+    except (DmlsError, MemoryError):
+        raise
+    except BaseException as error:
+        # Each library in Rust has a class of its own.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = str(error).split("\n", 1)[0][:200]
+        if (number := _error_number(error)) in _MACHINE:
+            raise PlatformError(f"cannot read {path.name}: {os.strerror(number)}") from error
+        found = reason or type(error).__name__
+        raise DataError(ValidationIssue(message, hint, file=path.name, found=found)) from error
+
+
+def _error_number(error: BaseException) -> int:
+    """Return the error number of the operating system, also in the text of a library in Rust; else 0."""
+    in_text = _OF_RUST.search(str(error))
+    return getattr(error, "errno", None) or (int(in_text[1]) if in_text else 0)
