@@ -8,9 +8,9 @@ A column has drifted if both of these hold:
   columns (Benjamini and Hochberg, 1995). With few rows the index is large by chance (about bins / rows), and
   with many columns some p-values are small by chance.
 
-The tests of a column are Pearson's chi-squared test of its bins, and Fisher's exact test of the share of
-missing values and of the share of values outside all bins: these are often rare in the baseline, where the
-chi-squared test is unreliable. The smallest p-value counts, times the number of tests.
+The tests of a column are Pearson's chi-squared test of its bins, and exact tests of the shares that may be
+rare, where the chi-squared test is unreliable: Fisher's test of the missing values and of the values outside
+all bins, and a binomial test of each rare bin. The smallest p-value counts, times the number of tests.
 
 Without drift, about ``ALPHA`` of the comparisons of few rows report drift, however many columns there are,
 and fewer of the comparisons of many rows. The tests assume independent rows: a batch that covers one hour of
@@ -38,13 +38,10 @@ MIN_ROWS = 100
 MIN_BASELINE_ROWS = 50
 
 MIN_COUNT = 5
-"""Expected rows of a bin in the smaller sample; rarer bins are merged."""
+"""Expected rows of a bin in the smaller sample, from which the chi-squared test is reliable."""
 
 FLOOR = 0.001
 """Smallest share of a bin: the index of an empty bin would be infinite."""
-
-OUTSIDE, MISSING = -2, -1
-"""Positions in ``merged_bins`` of the rows outside all bins, and of the rows without a value."""
 
 Key = tuple[Role, str]
 Counts = NDArray[np.int64]
@@ -236,9 +233,7 @@ def _measure(old: ProfileColumn, values: Values | None) -> ColumnDrift:
     new = recount(old, values)
     if new.rows < MIN_ROWS or old.rows < MIN_BASELINE_ROWS:
         return ColumnDrift(old, new, "too few rows")
-    before, after = merged_bins(old, new)
-    psi = stability_index(before, after)
-    p_value = same_distribution(before, after, old.kind)
+    psi, p_value = measure_change(old, new)
     return ColumnDrift(old, new, "steady", psi, p_value, change=_change(old, new, values))
 
 
@@ -258,25 +253,56 @@ def _with_verdicts(tested: list[ColumnDrift], threshold: float) -> list[ColumnDr
     ]
 
 
-def merged_bins(old: ProfileColumn, new: ProfileColumn) -> tuple[Counts, Counts]:
-    """Return the rows of both columns in the bins to compare: common bins, rows outside all bins, missing.
+def measure_change(old: ProfileColumn, new: ProfileColumn) -> tuple[float, float]:
+    """Return the population stability index of a column, and the p-value that both have one distribution.
 
-    Bins too rare for the chi-squared test are merged, with the next rarest bin if they are still too rare.
-    Both samples together decide which bins are rare: one sample alone would select its chance peaks.
+    A bin is rare by both samples together: one of them alone would select its chance peaks. A rare bin is
+    merged with its neighbors, unless its share has changed significantly: if the new data is much larger, a
+    bin that holds half of the baseline is rare once it is empty, and would vanish in the bin that is full.
+
+    By construction the baseline has no number outside its own range. The probability that another sample of
+    the same distribution has ``k`` there is ``k + 1`` times the result of Fisher's test: there are ``k + 1``
+    ways to divide them between both ends.
     """
-    before, after = (np.array(column.counts, dtype=np.int64) for column in (old, new))
-    total = before + after
-    expected = total * (min(old.rows, new.rows) / (old.rows + new.rows))
-    order = np.argsort(expected, kind="stable")
-    together = int((expected < MIN_COUNT).sum())
-    while 0 < together < len(order) and expected[order[:together]].sum() < MIN_COUNT:
-        together += 1
-    rare, common = order[:together], order[together:]
-    merged = [
-        np.array([*counts[common], counts[rare].sum(), column.other, column.missing])
-        for counts, column in ((before, old), (after, new))
-    ]
-    return merged[0], merged[1]
+    from scipy.stats import binom, chi2_contingency, fisher_exact
+
+    rows = np.array([old.rows, new.rows])
+    bins = np.array([old.counts, new.counts], dtype=np.int64)
+    specials = np.array([[old.other, old.missing], [new.other, new.missing]], dtype=np.int64)
+
+    expected = bins.sum(axis=0) * rows.min() / rows.sum()
+    rare = np.flatnonzero(expected < MIN_COUNT)
+    # Without drift, each row of a bin is of the new data with this probability.
+    chance = binom(bins[:, rare].sum(axis=0), rows[1] / rows.sum())
+    tails = np.minimum(chance.cdf(bins[1, rare]), chance.sf(bins[1, rare] - 1))
+    rare_p_values = 2 * len(rare) * tails
+    changed = rare[rare_p_values <= ALPHA]
+    groups = _merged(expected, changed)
+    merged = np.array([bins[:, group].sum(axis=1) for group in groups], dtype=np.int64).reshape(-1, 2).T
+
+    p_values = [rare_p_values.min()] if rare.size else []
+    common = merged[:, [expected[group].sum() >= MIN_COUNT for group in groups]]
+    if common.shape[1] > 1 and common.sum(axis=1).all():
+        p_values.append(chi2_contingency(common, correction=False).pvalue)
+    ways_outside = 1 + new.other if old.kind == "number" else 1
+    for special, ways in zip(specials.T, (ways_outside, 1), strict=True):
+        if special.any():
+            p_values.append(ways * fisher_exact([special, rows - special]).pvalue)
+    p_value = min(1.0, len(p_values) * min(p_values)) if p_values else 1.0
+    return stability_index(*np.hstack([merged, specials])), float(p_value)
+
+
+def _merged(expected: NDArray[np.float64], changed: NDArray[np.intp]) -> list[list[int]]:
+    """Group neighboring bins until each group has enough expected rows; bins in ``changed`` stay alone."""
+    groups: list[list[int]] = [[]]
+    for at in np.setdiff1d(np.arange(len(expected)), changed):
+        if expected[groups[-1]].sum() >= MIN_COUNT:
+            groups.append([])
+        groups[-1].append(at)
+    if len(groups) > 1 and expected[groups[-1]].sum() < MIN_COUNT:
+        groups[-2:] = [groups[-2] + groups[-1]]
+    groups = [*filter(None, groups), *([at] for at in changed)]
+    return groups if len(groups) > 1 else [[at] for at in range(len(expected))]
 
 
 def stability_index(before: Counts, after: Counts) -> float:
@@ -287,28 +313,6 @@ def stability_index(before: Counts, after: Counts) -> float:
     """
     p, q = (np.maximum(counts / counts.sum(), FLOOR) for counts in (before, after))
     return float(np.sum((q - p) * np.log(q / p)))
-
-
-def same_distribution(before: Counts, after: Counts, column_kind: Kind) -> float:
-    """Return the p-value of the hypothesis that both are samples of one distribution.
-
-    The counts are those of ``merged_bins``. By construction the baseline has no number outside its own range.
-    The probability that another sample of the same distribution has ``k`` there is ``k + 1`` times the result
-    of Fisher's test: there are ``k + 1`` ways to divide them between both ends.
-    """
-    from scipy.stats import chi2_contingency, fisher_exact
-
-    bins = np.stack([before[:OUTSIDE], after[:OUTSIDE]])
-    bins = bins[:, bins.sum(axis=0) > 0]
-    p_values = []
-    if bins.shape[1] > 1 and bins.sum(axis=1).all():
-        p_values.append(chi2_contingency(bins, correction=False).pvalue)
-    for special in (OUTSIDE, MISSING):
-        if before[special] + after[special]:
-            table = [[counts[special], counts.sum() - counts[special]] for counts in (before, after)]
-            ways = 1 + after[special] if special == OUTSIDE and column_kind == "number" else 1
-            p_values.append(ways * fisher_exact(table).pvalue)
-    return float(min(1.0, len(p_values) * min(p_values))) if p_values else 1.0
 
 
 def _change(old: ProfileColumn, new: ProfileColumn, values: Values) -> str:

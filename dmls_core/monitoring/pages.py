@@ -26,7 +26,8 @@ _WIDTH, _HEIGHT, _LEFT, _STEP = 820, 220, 60, 18
 _RULE = (
     "A column has drifted if its population stability index reaches {threshold:g} and its change is "
     "significant at a false discovery rate of {alpha:g} over all columns (chi-squared test of the bins, "
-    "Fisher's exact test of missing values and of values outside all bins). At least {rows} rows are needed."
+    "exact tests of missing values, of values outside all bins and of rare bins). At least {rows} rows "
+    "are needed."
 )
 
 

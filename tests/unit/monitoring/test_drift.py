@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dmls_core.monitoring.drift import compare
-from dmls_core.monitoring.profile import Profile, Values, profile_of
+from dmls_core.monitoring.drift import ALPHA, compare, measure_change
+from dmls_core.monitoring.profile import Profile, ProfileColumn, Values, profile_of
 
 COLUMNS = 50
 TRAINED, NEW = 2000, 500
@@ -173,6 +175,58 @@ def test_a_small_baseline_has_no_verdict():
     found, column = one(numbers("a", draw.normal(size=49)), numbers("a", draw.normal(size=500) + 9))
     assert found.verdict == column.verdict == "too few rows"
     assert found.summary == "too few rows to compare: 500 with 49"
+
+
+def counted(counts) -> ProfileColumn:
+    names = tuple(f"k{at}" for at in range(len(counts)))
+    return ProfileColumn("a", "feature", "category", (), names, tuple(map(int, counts)), 0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([62, 58], [3, 22_155]),
+        ([62, 58], [0, 1_000]),
+        ([300, 300], [0, 40_000]),
+        ([40, 40, 40], [0, 0, 22_000]),
+        ([60, *[1] * 20, 40], [0, *[880] * 20, 4_400]),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_collapsed_column_drifts_however_much_larger_one_sample_is(before, after, reverse):
+    samples = [counted(before), counted(after)]
+    psi, p_value = measure_change(*(reversed(samples) if reverse else samples))
+    assert psi > 1
+    assert p_value < 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    before=st.lists(st.integers(10, 20_000), min_size=2, max_size=30),
+    rows=st.integers(100, 200_000),
+    start=st.integers(0, 29),
+    width=st.integers(1, 3),
+)
+def test_new_data_in_few_bins_of_the_baseline_drifts(before, rows, start, width):
+    filled = {(start + at) % len(before) for at in range(width)}
+    if sum(before[at] for at in filled) > 0.3 * sum(before) or sum(before) < 50:
+        return
+    after = [rows // len(filled) if at in filled else 0 for at in range(len(before))]
+    psi, p_value = measure_change(counted(before), counted(after))
+    assert psi >= 0.2
+    assert p_value <= ALPHA / COLUMNS
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shares=st.lists(st.integers(1, 100), min_size=2, max_size=30),
+    rows=st.tuples(st.integers(50, 50_000), st.integers(100, 200_000)),
+)
+def test_the_same_shares_never_drift(shares, rows):
+    before, after = ([share * count // sum(shares) for share in shares] for count in rows)
+    psi, p_value = measure_change(counted(before), counted(after))
+    assert psi < 0.2
+    assert p_value > ALPHA
 
 
 def test_constant_features():
