@@ -17,7 +17,8 @@ as the holdout. Groups, and blocks of time, are drawn as a whole.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -134,12 +135,11 @@ def _percentiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
 Freshness = Literal["all", "some", "none", "unknown"]
 """Part of the held-out rows that the champion was certainly not trained on."""
 
-FRESHNESS_NOTES: dict[Freshness, str] = {
-    "all": "The champion was trained on none of these rows.",
-    "some": "Only the held-out rows that are new to the champion were used.",
-    "none": "The champion was trained on some of these rows, which favors it.",
-    "unknown": "The champion may have been trained on some of these rows, which would favor it.",
+CAVEATS: Mapping[Freshness, str] = {
+    "none": "the champion was trained on some of these rows, which favors it",
+    "unknown": "the champion may have been trained on some of these rows, which would favor it",
 }
+"""Why a champion's score on rows that are not certainly new to it may be too good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,8 @@ class Comparison:
         interval: 95 % confidence interval of ``difference``.
         probability: that the improvement exceeds ``min_improvement``.
         better: whether the rule for ``[deploy] mode = "auto"`` holds.
+        conclusive: whether the scores say which model is better. On rows that the champion may have been
+            trained on they do so only if the challenger wins all the same.
         confidence: that the rule requires.
         rows: number of held-out rows that both were scored on.
         fresh: whether all, none or an unknown part of these rows is new to the champion; ``some``: only the
@@ -172,17 +174,14 @@ class Comparison:
     interval: tuple[float, float] | None = None
     probability: float | None = None
     better: bool = False
+    conclusive: bool = False
     confidence: float = CONFIDENCE
     rows: int = 0
     fresh: Freshness = "unknown"
 
     def as_json(self) -> dict[str, Any]:
         """Return ``comparison`` of ``result.json``."""
-        interval = list(self.interval) if self.interval else None
-        return asdict(self) | {
-            "interval": interval,
-            "note": FRESHNESS_NOTES[self.fresh] if self.comparable else "",
-        }
+        return asdict(self) | {"interval": list(self.interval) if self.interval else None}
 
 
 def compare(
@@ -239,8 +238,7 @@ def compare(
             comparable=False,
             reason=f"not comparable: {metric} is not defined for {len(truth)} rows of this holdout",
         )
-    better = paired.probability >= CONFIDENCE
-    return Comparison(
+    comparison = Comparison(
         **common,
         comparable=True,
         champion_score=scores[0],
@@ -248,25 +246,42 @@ def compare(
         difference=difference,
         interval=paired.interval,
         probability=paired.probability,
-        better=better,
-        reason=_reason(difference, paired, min_improvement, better=better),
+        better=paired.probability >= CONFIDENCE,
+        conclusive=fresh not in CAVEATS or paired.interval[0] > 0,
+        reason="",
     )
+    return replace(comparison, reason=_reason(comparison, difference, paired))
 
 
-def _reason(difference: float, paired: PairedBootstrap, margin: float, *, better: bool) -> str:
-    low, high = paired.interval
-    if difference == low == high == 0:
-        outcome = "both models are equally good"
+def _reason(comparison: Comparison, difference: float, paired: PairedBootstrap) -> str:
+    """Return both scores, the verdict with its caveat, and the rule of ``mode = "auto"``, in one sentence."""
+    caveat, margin = CAVEATS.get(comparison.fresh, ""), comparison.min_improvement
+    rows = f"{comparison.rows:,} held-out rows" + ("" if caveat else " that the champion was not trained on")
+    scores = (
+        f"on {rows}, the challenger has {comparison.metric} {comparison.challenger_score:.4f} and the "
+        f"champion {comparison.champion_score:.4f}"
+    )
+    if not comparison.conclusive:
+        verdict = f"this does not say which one is better, since {caveat}"
+        if not comparison.better:
+            return f"{scores}: {verdict}"
     else:
-        outcome = f"better by {difference:.4g}" if difference > 0 else f"worse by {-difference:.4g}"
-        if difference == 0:
-            outcome = "equally good"
-        outcome = f"the challenger is {outcome} (95 % interval {low:.4g} to {high:.4g})"
+        verdict = _outcome(difference, paired.interval) + (f", although {caveat}" if caveat else "")
     required = (
         f"an improvement of more than {margin:.4g}" if margin >= 0 else f"being at most {-margin:.4g} worse"
     )
-    verdict = "reaches" if better else "is below"
+    passed = "reaches" if comparison.better else "is below"
     return (
-        f"{outcome}; the probability of {required} is {paired.probability:.1%}, which {verdict} the "
+        f"{scores}: {verdict}; the probability of {required} is {paired.probability:.1%}, which {passed} the "
         f"required {CONFIDENCE:.0%}"
     )
+
+
+def _outcome(difference: float, interval: tuple[float, float]) -> str:
+    low, high = interval
+    if difference == low == high == 0:
+        return "both are equally good"
+    word = "better" if difference > 0 else "worse"
+    outcome = f"the challenger is {word} by {abs(difference):.4g}" if difference else "both are equally good"
+    chance = ", which may be chance" if low <= 0 <= high else ""
+    return f"{outcome} (95 % interval {low:.4g} to {high:.4g}){chance}"

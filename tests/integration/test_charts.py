@@ -27,7 +27,8 @@ LINE = {"axes": {"n_estimators": [50, 100, 200]}, "values": [0.7, 0.8, 0.75]}
 COMPARISON = {
     "metric": "accuracy", "champion_version": 4, "champion_score": 0.81, "challenger_score": 0.93,
     "difference": 0.12, "interval": [0.07, 0.17], "probability": 0.995, "min_improvement": 0.01,
-    "rows": 240, "comparable": True, "better": True, "reason": "the challenger is better by 0.12", "note": "",
+    "rows": 240, "comparable": True, "better": True, "conclusive": True,
+    "reason": "the challenger is better by 0.12",
 }  # fmt: skip
 FEW_SIZES = [trial(number, 0.8 + number / 100, surface=LINE) for number in range(9)]
 EQUAL = {**surface(0.8), "values": [0.8] * 9}

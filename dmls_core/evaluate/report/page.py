@@ -119,20 +119,23 @@ def _comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
     if not comparison["comparable"]:
         return {"comparison": comparison, "table": None, "figure": None}
     metric, margin = comparison["metric"], comparison["min_improvement"]
-    low, high = comparison["interval"]
     rows = [
         [f"champion, version {comparison['champion_version']}: {metric}", comparison["champion_score"]],
         [f"challenger (this model): {metric}", comparison["challenger_score"]],
-        ["improvement", comparison["difference"]],
-        ["95 % interval, lower end", low],
-        ["95 % interval, upper end", high],
-        [f"probability of an improvement of more than {margin:g}", comparison["probability"]],
         ["rows", comparison["rows"]],
     ]
+    if comparison["conclusive"]:
+        low, high = comparison["interval"]
+        rows += [
+            ["improvement", comparison["difference"]],
+            ["95 % interval, lower end", low],
+            ["95 % interval, upper end", high],
+            [f"probability of an improvement of more than {margin:g}", comparison["probability"]],
+        ]
     return {
         "comparison": comparison,
         "table": TableData(["", "value"], rows),
-        "figure": _improvement_figure(comparison),
+        "figure": _improvement_figure(comparison) if comparison["conclusive"] else None,
     }
 
 

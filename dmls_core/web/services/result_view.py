@@ -86,7 +86,7 @@ class ResultView:
 def describe_result(result: Json, insight: Json) -> ResultView:
     """Return the view of ``result.json`` and ``insight.json``; the latter is empty for earlier releases."""
     comparison = result.get("comparison") or {}
-    champion = comparison if comparison.get("comparable") else None
+    champion = comparison if comparison.get("conclusive", comparison.get("comparable")) else None
     cells = _cells(result, insight)
     many = len(result.get("labels") or ()) > MAX_MATRIX
     errors = sorted((cell for row in cells for cell in row if cell.true != cell.predicted and cell.rows),

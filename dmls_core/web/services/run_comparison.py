@@ -172,6 +172,8 @@ def _compare(run: Run, files: RunFiles, best: RunFiles, metric: str) -> Contrast
     rows: int | None = None
     p_value: float | None
     same = _same_rows(result, other)
+    if comparison := _champion_comparison(result, other, metric):
+        return _contrast_of(comparison, run, difference, result)
     if metric in ROW_METRICS and same and losses and len(losses) == len(others):
         rows = len(losses)
         p_value = paired_p_value(losses, others)
@@ -196,6 +198,34 @@ def _compare(run: Run, files: RunFiles, best: RunFiles, metric: str) -> Contrast
         message=f"{metric} is {difference:.4f} worse, {basis} ({chance})"
         if difference
         else f"{metric} is the same, {basis}",
+    )
+
+
+def _champion_comparison(result: Json, other: Json, metric: str) -> Json:
+    """Return the comparison that one of two runs made with the other one's model, if it is conclusive."""
+    for challenger, champion in ((result, other), (other, result)):
+        comparison: Json = challenger.get("comparison") or {}
+        if (
+            comparison.get("conclusive")
+            and comparison["metric"] == metric
+            and comparison["champion_run_key"] == champion.get("run_key")
+        ):
+            return comparison
+    return {}
+
+
+def _contrast_of(comparison: Json, run: Run, difference: float, result: Json) -> Contrast:
+    """Return the contrast of a run with a better score by the comparison of champion and challenger."""
+    low, high = comparison["interval"]
+    is_champion = comparison["champion_run_key"] == result["run_key"]
+    return Contrast(
+        run_id=run.run_id,
+        name=run.name,
+        difference=difference,
+        rows=comparison["rows"],
+        p_value=None,
+        significant=low > 0 if is_champion else high < 0,
+        message=comparison["reason"],
     )
 
 

@@ -11,10 +11,10 @@ from sklearn.metrics import roc_auc_score
 
 from dmls_core.evaluate import compare, comparison, compute
 from dmls_core.evaluate.comparison import (
-    FRESHNESS_NOTES,
     MIN_RESAMPLES,
     PAIRED_ROWS,
     Comparison,
+    Freshness,
     score_interval,
 )
 from dmls_core.models import METRICS
@@ -71,7 +71,13 @@ def answers(truth: np.ndarray, right: float, seed: int, classes: int = 2) -> np.
 
 
 def compared(
-    champion: float, challenger: float, *, rows: int = ROW_COUNT, margin: float = 0.0, seed: int = 1
+    champion: float,
+    challenger: float,
+    *,
+    rows: int = ROW_COUNT,
+    margin: float = 0.0,
+    seed: int = 1,
+    fresh: Freshness = "all",
 ) -> Comparison:
     truth = np.arange(rows) % 2
     return compare(
@@ -83,7 +89,7 @@ def compared(
         version=4,
         run_key="a" * 16,
         min_improvement=margin,
-        fresh="all",
+        fresh=fresh,
         seed=0,
     )
 
@@ -150,7 +156,30 @@ def test_of_errors_less_is_better():
 
     assert found.better
     assert found.difference == pytest.approx(found.champion_score / 2)
-    assert found.as_json()["note"] == FRESHNESS_NOTES["some"]
+    assert "held-out rows that the champion was not trained on" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("fresh", "caveat"), [("none", "was trained on some"), ("unknown", "may have been trained on some")]
+)
+def test_rows_that_the_champion_may_know_give_a_verdict_only_against_it(fresh, caveat):
+    worse, better = compared(0.9, 0.7, fresh=fresh), compared(0.7, 0.9, fresh=fresh)
+
+    assert (worse.conclusive, better.conclusive) == (False, True)
+    assert "does not say which one is better, since the champion " + caveat in worse.reason
+    assert not any(word in worse.reason for word in ("worse by", "interval", "probability"))
+    assert "better by" in better.reason
+    assert "although the champion " + caveat in better.reason
+    fresh_enough = compared(0.9, 0.89, rows=4_000, margin=-0.05, fresh=fresh)
+    assert (fresh_enough.better, fresh_enough.conclusive) == (True, False)
+    assert "being at most 0.05 worse is 100.0%" in fresh_enough.reason
+
+
+def test_a_difference_whose_interval_contains_zero_may_be_chance():
+    close, clear = compared(0.8, 0.81), compared(0.7, 0.9)
+    assert close.interval[0] < 0 < close.interval[1]
+    assert "may be chance" in close.reason
+    assert "may be chance" not in clear.reason
 
 
 def test_every_metric_of_classes_is_compared(monkeypatch):

@@ -336,8 +336,8 @@ def test_the_report_compares_champion_and_challenger():
         "rows": 240,
         "comparable": True,
         "better": True,
+        "conclusive": True,
         "reason": "the challenger is better by 0.12",
-        "note": "The champion was trained on none of these rows.",
     }
     outline = Outline(Case(3).page(TRIALS, comparison=comparison))
     expected = (
@@ -345,11 +345,16 @@ def test_the_report_compares_champion_and_challenger():
         "champion, version 4: accuracy",
         "0.8100",
         "0.9300",
-        "none of these",
+        "The challenger is better by 0.12",
     )
     for words in expected:
         assert words in outline.text
     assert "Improvement over the champion" in Case(3).page(TRIALS, comparison=comparison)
+
+    unclear = comparison | {"conclusive": False, "better": False, "reason": "which one is better is unknown"}
+    page = Case(3).page(TRIALS, comparison=unclear)
+    assert "Which one is better is unknown" in Outline(page).text
+    assert "Improvement over the champion" not in page
 
     refused = comparison | {"comparable": False, "interval": None, "reason": f"not comparable: {HOSTILE}"}
     page = Case(3).page(TRIALS, comparison=refused)

@@ -150,7 +150,7 @@ def test_on_the_same_data_and_split_the_holdout_is_new_to_both(champion: Path):
 def test_another_split_of_the_same_data_is_not_new_to_the_champion(champion: Path):
     found = against(champion, str(champion / "first.csv"), seed=5)
     assert found["fresh"] == "none"
-    assert "favors" in found["note"]
+    assert "favors" in found["reason"]
 
 
 def test_columns_that_it_does_not_find_make_it_not_comparable(champion: Path):

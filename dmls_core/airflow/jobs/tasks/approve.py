@@ -14,6 +14,7 @@ from dmls_core.airflow.jobs.tasks.records import record_decision
 from dmls_core.airflow.links import LINKS
 from dmls_core.airflow.runs.status import report_failure
 from dmls_core.airflow.task_id import TaskId
+from dmls_core.html.formats import sentence
 from dmls_core.store import Registry
 
 if TYPE_CHECKING:
@@ -160,19 +161,21 @@ def comparison_table(
             f"{champion.version}: {objection}."
         )
     compared = candidate.comparison or {}
-    low, high = compared["interval"]
     rows = [
         f"| | {metric} |",
         "| --- | --- |",
         f"| champion, version {champion.version} | {compared['champion_score']:.4f} |",
         f"| **candidate** | **{compared['challenger_score']:.4f}** |",
-        f"| improvement | {compared['difference']:+.4f} |",
-        f"| 95 % interval | {low:+.4f} to {high:+.4f} |",
-        f"| probability of more than {compared['min_improvement']:g} | {compared['probability']:.1%} |",
-        f"| rows | {compared['rows']:,} |",
     ]
-    reason = compared["reason"]
-    return "\n".join(rows) + f"\n\n{reason[:1].upper()}{reason[1:]}. {compared['note']}"
+    if compared.get("conclusive", True):  # a run of an earlier release has no such key
+        low, high = compared["interval"]
+        rows += [
+            f"| improvement | {compared['difference']:+.4f} |",
+            f"| 95 % interval | {low:+.4f} to {high:+.4f} |",
+            f"| probability of more than {compared['min_improvement']:g} | {compared['probability']:.1%} |",
+        ]
+    rows += [f"| rows | {compared['rows']:,} |"]
+    return "\n".join(rows) + f"\n\n{sentence(compared['reason'])}."
 
 
 def _summary(candidate: Candidate, champion: RegisteredVersion | None) -> str:
@@ -180,13 +183,8 @@ def _summary(candidate: Candidate, champion: RegisteredVersion | None) -> str:
 
     if champion is None:
         return "there is no champion yet"
-    if objection := incomparable(candidate, champion):
-        return f"the champion is version {champion.version}: {objection}"
-    compared = candidate.comparison or {}
-    return (
-        f"on {compared['rows']:,} common rows {compared['challenger_score']:.4f}, and the champion (version "
-        f"{champion.version}) {compared['champion_score']:.4f}: {compared['reason']}"
-    )
+    reason = incomparable(candidate, champion) or (candidate.comparison or {})["reason"]
+    return f"the champion is version {champion.version}: {reason}"
 
 
 def _not_deployed(run: JobRun, reason: str) -> str:

@@ -81,6 +81,39 @@ def test_other_rows_are_compared_by_intervals():
     assert "on different held-out rows" in near.contrasts[0].message
 
 
+def champion_comparison(low: float, high: float, *, conclusive: bool = True) -> dict[str, Any]:
+    return {
+        "metric": "accuracy",
+        "champion_run_key": "first",
+        "conclusive": conclusive,
+        "interval": [low, high],
+        "rows": 150,
+        "reason": "on 150 held-out rows, the challenger is what it is",
+    }
+
+
+@pytest.mark.parametrize(
+    ("scores", "interval", "winner"),
+    [((0.6, 0.9), (-0.01, 0.02), None), ((0.89, 0.9), (0.01, 0.02), 1), ((0.9, 0.89), (-0.02, -0.01), 0)],
+)
+def test_runs_have_the_verdict_of_their_champion_and_challenger(scores, interval, winner):
+    first = files(scores[0], run_key="first")
+    found = compare(first, files(scores[1], run_key="second", comparison=champion_comparison(*interval)))
+    assert found.winner == winner
+    assert (found.contrasts[0].message, found.contrasts[0].rows) == (
+        "on 150 held-out rows, the challenger is what it is",
+        150,
+    )
+
+
+def test_a_comparison_without_a_verdict_decides_nothing():
+    unclear = champion_comparison(-0.09, -0.06, conclusive=False)
+    second = files(0.86, run_key="second", comparison=unclear)
+    found = compare(files(0.9, run_key="first"), second)
+    assert found.winner is None
+    assert "judged by both intervals" in found.contrasts[0].message
+
+
 def test_a_metric_of_probabilities_is_not_judged_by_wrong_classes():
     ranking = {"metric": "roc_auc"}
     found = compare(files(0.52, wrong(40), **ranking), files(0.75, wrong(38), **ranking))

@@ -35,7 +35,7 @@ WIN: dict[str, Any] = {
     "probability": 0.99,
     "min_improvement": 0.0,
     "rows": 200,
-    "note": "The champion was trained on none of these rows.",
+    "conclusive": True,
 }
 
 
@@ -61,9 +61,17 @@ def test_the_approval_shows_both_models():
     assert "| champion, version 3 | 0.8000 |" in text
     assert "| **candidate** | **0.9000** |" in text
     assert "| 95 % interval | +0.0500 to +0.1500 |" in text
-    assert text.endswith(WIN["note"])
+    assert text.endswith("The challenger is better by 0.1.")
     assert "no champion yet" in table(None, None)
     assert "not compared" in table(None)
+
+
+def test_the_approval_shows_no_difference_without_a_verdict():
+    text = table(WIN | {"conclusive": False, "better": False, "reason": "this does not say which is better"})
+    assert "| champion, version 3 | 0.8000 |" in text
+    assert "improvement" not in text
+    assert "interval" not in text
+    assert text.endswith("This does not say which is better.")
 
 
 @pytest.mark.parametrize("mode", ["auto", "manual"])
