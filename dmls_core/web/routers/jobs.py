@@ -86,6 +86,7 @@ class JobList(BaseModel):
     models: list[str]
     complete: bool = Field(description="False until every status has been read once.")
     troubles: list[str] = Field(description="Services that do not respond.")
+    as_of: str = Field(description="The jobs have every change up to this time; empty until `complete`.")
 
 
 @router.get("", summary="List jobs")
@@ -100,6 +101,7 @@ def list_jobs(caller: Caller, query: JobQueryParameters) -> JobList:
         models=list(page.models),
         complete=snapshot.complete,
         troubles=list(snapshot.troubles),
+        as_of=snapshot.as_of,
     )
 
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -191,23 +192,28 @@ FIRST_REFRESH_DELAY = 0.5
 IDLE_SECONDS = 300.0
 """The thread ends when the index is unused for this long; the next use starts it again."""
 
-FIRST_ROWS_SECONDS = 10.0
+READ_SECONDS = 10.0
+"""Longest wait of a read for its rows; ``IndexSnapshot.as_of`` is their age."""
 
 NO_OUTCOMES = Outcomes()
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSnapshot:
-    """The rows of all jobs as of the last refresh, by team and name.
+    """The rows of all jobs, by team and name.
 
     Attributes:
         complete: whether the status of every submission has been read at least once.
-        troubles: services that did not respond; their columns are as of the previous refresh.
+        troubles: services that did not respond; their columns are as of an earlier refresh.
+        as_of: ISO time in UTC up to which the rows have every change; empty until all were read.
+        began: when the refresh that the rows come from began, by the monotonic clock.
     """
 
     rows: tuple[JobRow, ...] = ()
     complete: bool = False
     troubles: tuple[str, ...] = ()
+    as_of: str = ""
+    began: float = 0.0
     _orders: dict[tuple[Sort, bool], list[JobRow]] = field(default_factory=dict, init=False, compare=False)
 
     def in_order(self, query: JobQuery) -> list[JobRow]:
@@ -219,72 +225,103 @@ class IndexSnapshot:
 
 
 class JobIndex:
-    """Rows of all jobs, kept up to date by a thread."""
+    """Rows of all jobs, kept up to date by a thread while they are read."""
 
     def __init__(self) -> None:
         self._snapshot = IndexSnapshot()
-        self._lock = threading.Lock()
+        self._published = threading.Condition()
         self._thread: threading.Thread | None = None
         self._used = 0.0
-        self._has_rows = threading.Event()
+        self._changed = 0.0
         self._refresh_now = threading.Event()
+        self._stored: StoredJobs | None = None
         self._airflow = AirflowJobs()
         self._served: dict[str, int] = {}
 
     def start(self) -> None:
         """Start the thread, or keep it alive; it ends when the index is unused."""
-        self._used = time.monotonic()
-        with self._lock:
+        with self._published:
+            self._used = time.monotonic()
             if self._thread is None or not self._thread.is_alive():
+                # What changed while no thread ran is not in the rows.
+                self._changed = self._used
                 self._thread = threading.Thread(target=self._run, name="dmls-job-index", daemon=True)
                 self._thread.start()
 
     def refresh(self) -> None:
-        """Start a refresh at once, after a change."""
+        """Start a refresh at once, after a change: the next read has it."""
         self.start()
+        self._changed = time.monotonic()
         self._refresh_now.set()
 
     def snapshot(self) -> IndexSnapshot:
-        """Return the rows as of the last refresh; wait for the first one."""
+        """Return rows that have every change before the thread's start, and every change made here.
+
+        After ``READ_SECONDS``, return those of the last refresh.
+        """
         self.start()
-        self._has_rows.wait(FIRST_ROWS_SECONDS)
-        return self._snapshot
+        with self._published:
+            self._published.wait_for(self._is_current, READ_SECONDS)
+            return self._snapshot
+
+    def _is_current(self) -> bool:
+        snapshot = self._snapshot
+        if not snapshot.complete:  # the first rows say that they are not all
+            return bool(snapshot.rows or snapshot.troubles)
+        return snapshot.began >= self._changed
 
     def _run(self) -> None:
-        stored: StoredJobs | None = None
-        while time.monotonic() - self._used < IDLE_SECONDS:
-            started = time.monotonic()
-            self._refresh_now.clear()
+        while self._is_used():
+            self._refresh_now.clear()  # before the time: a change after it starts another refresh
+            began, as_of = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
             try:
-                stored = stored or StoredJobs(open_store())
-                self._refresh(stored)
+                self._stored = self._stored or StoredJobs(open_store())
+                self._refresh(self._stored, began, as_of)
             except Exception:
                 log.exception("the table of jobs could not be refreshed")
-                self._snapshot = replace(self._snapshot, troubles=("DMLS: see the API server's log",))
-            self._has_rows.set()
-            self._refresh_now.wait(max(MIN_INTERVAL, BACKOFF_FACTOR * (time.monotonic() - started)))
+                troubles = ("DMLS: see the API server's log",)
+                self._publish(replace(self._snapshot, troubles=troubles, began=began))
+            self._refresh_now.wait(max(MIN_INTERVAL, BACKOFF_FACTOR * (time.monotonic() - began)))
 
-    def _refresh(self, stored: StoredJobs) -> None:
-        if not stored.records:
+    def _is_used(self) -> bool:
+        with self._published:
+            if time.monotonic() - self._used < IDLE_SECONDS:
+                return True
+            self._thread = None
+            return False
+
+    def _refresh(self, stored: StoredJobs, began: float, as_of: str) -> None:
+        is_first = not self._snapshot.complete
+        if is_first and not stored.records:
             # One object is enough for the first rows.
             troubles = self._attempt("The store", lambda: self._read_registry(stored))
-            self._publish(stored, self._snapshot.complete, troubles)
+            self._publish(IndexSnapshot(self._rows(stored), troubles=tuple(troubles)))
             # Threads share one interpreter lock: let the requests that wait for these rows finish first.
             self._refresh_now.wait(FIRST_REFRESH_DELAY)
         troubles = self._attempt("Airflow's database", self._read_airflow)
         troubles += self._attempt("Triton", self._read_triton)
-        if not self._snapshot.complete:
-            self._publish(stored, False, troubles)  # reading every status takes a while
+        if is_first:  # reading every status takes a while
+            self._publish(IndexSnapshot(self._rows(stored), troubles=tuple(troubles)))
         store_troubles = self._attempt("The store", stored.refresh)
         troubles += self._attempt("Airflow's database", partial(self._find_late, stored))
-        complete = self._snapshot.complete or not store_troubles
-        self._publish(stored, complete, [*troubles, *store_troubles])
+        troubles += store_troubles
+        self._publish(
+            IndexSnapshot(
+                self._rows(stored),
+                complete=not (is_first and store_troubles),
+                troubles=tuple(troubles),
+                as_of=self._snapshot.as_of if troubles else as_of,
+                began=began,
+            )
+        )
 
-    def _publish(self, stored: StoredJobs, complete: bool, troubles: list[str]) -> None:
-        rows = merge(stored, self._airflow, self._served)
-        self._snapshot = IndexSnapshot(rows, complete, tuple(troubles))
-        if rows or complete or troubles:
-            self._has_rows.set()
+    def _rows(self, stored: StoredJobs) -> tuple[JobRow, ...]:
+        return merge(stored, self._airflow, self._served)
+
+    def _publish(self, snapshot: IndexSnapshot) -> None:
+        with self._published:
+            self._snapshot = snapshot
+            self._published.notify_all()
 
     def _attempt(self, service: str, work: Callable[[], None]) -> list[str]:
         try:

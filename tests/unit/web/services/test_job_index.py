@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,23 @@ from typing import Any
 import pytest
 
 from dmls_core.airflow.database import DagState
+from dmls_core.errors import StoreError
 from dmls_core.intake.status import State
 from dmls_core.intake.status_store import write_status
 from dmls_core.monitoring.prometheus import drift_file
 from dmls_core.store import Registry, Store, layout, open_store, write_served
 from dmls_core.web.routers.jobs import JobEntry
-from dmls_core.web.services.job_index import SORT_KEYS, IndexSnapshot, JobQuery, JobRow, Page, merge, search
+from dmls_core.web.services import job_index
+from dmls_core.web.services.job_index import (
+    SORT_KEYS,
+    IndexSnapshot,
+    JobIndex,
+    JobQuery,
+    JobRow,
+    Page,
+    merge,
+    search,
+)
 from dmls_core.web.services.job_sources import AirflowJobs, Outcomes, StoredJobs
 from dmls_core.web.services.queue import Wait
 
@@ -170,3 +182,77 @@ def test_a_retired_job_has_its_own_state(root: Path, accept: Callable[..., objec
     (row,) = merge(jobs, AirflowJobs(), {})
 
     assert row.state == "retired"
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch, root: Path, accept: Callable[..., object]) -> Iterator[JobIndex]:
+    """An index of one job, whose thread ends when it is not used for a moment; without Airflow and Triton."""
+    accept("sales", "churn")
+    for name, seconds in {"MIN_INTERVAL": 0.01, "BACKOFF_FACTOR": 0, "IDLE_SECONDS": 0.1}.items():
+        monkeypatch.setattr(job_index, name, seconds)
+    for reader in ("_read_airflow", "_read_triton", "_find_late", "_read_registry"):
+        monkeypatch.setattr(JobIndex, reader, lambda *_: None)
+    monkeypatch.setattr(job_index, "open_store", lambda: open_store(str(root)))
+    index = JobIndex()
+    yield index
+    monkeypatch.setattr(job_index, "IDLE_SECONDS", 0.0)
+    index._refresh_now.set()
+    if thread := index._thread:
+        thread.join()
+
+
+def states(index: JobIndex) -> list[str]:
+    return [row.state for row in index.snapshot().rows]
+
+
+def first_complete(index: JobIndex) -> IndexSnapshot:
+    while not (snapshot := index.snapshot()).complete:
+        time.sleep(0.01)
+    return snapshot
+
+
+def let_the_thread_end(index: JobIndex) -> None:
+    while index._thread is not None:
+        time.sleep(0.01)
+
+
+def test_the_first_read_after_an_idle_time_has_what_changed_meanwhile(index: JobIndex, root: Path):
+    write_status(open_store(str(root)), "sales", "churn", "running", "training 1/5")
+    first_complete(index)
+    let_the_thread_end(index)
+    write_status(open_store(str(root)), "sales", "churn", "deployed", "deployed as version 1")
+
+    assert states(index) == ["deployed"]
+
+
+def test_a_read_after_a_change_made_here_has_it(index: JobIndex, root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(job_index, "MIN_INTERVAL", 60.0)
+    first_complete(index)
+    write_status(open_store(str(root)), "sales", "churn", "stopped", "stopped by Ada")
+    index.refresh()
+
+    assert states(index) == ["stopped"]
+
+
+def test_rows_that_cannot_be_refreshed_say_their_age(index: JobIndex, monkeypatch: pytest.MonkeyPatch):
+    assert first_complete(index).as_of <= datetime.now(UTC).isoformat()
+    let_the_thread_end(index)
+    before = index._snapshot = replace(index._snapshot, as_of="2026-01-02T00:00:00+00:00")
+
+    def refuse(_: StoredJobs) -> None:
+        raise StoreError("the store does not respond")
+
+    monkeypatch.setattr(StoredJobs, "refresh", refuse)
+    after = index.snapshot()
+
+    assert (after.rows, after.complete, after.as_of) == (before.rows, True, before.as_of)
+    assert after.troubles == ("The store does not respond: its columns may be out of date",)
+
+
+def test_a_read_does_not_wait_for_ever(index: JobIndex, monkeypatch: pytest.MonkeyPatch):
+    before = first_complete(index)
+    let_the_thread_end(index)
+    monkeypatch.setattr(job_index, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(StoredJobs, "refresh", lambda _: time.sleep(0.2))
+
+    assert index.snapshot() == before, "rows of the last refresh, with its time"
