@@ -152,6 +152,15 @@ def unfinished_runs(session: Session) -> list[tuple[str, str, bool]]:
     return [(dag_id, str(state), paused) for dag_id, state, paused in session.execute(query)]
 
 
+def dags_at_work(session: Session) -> set[str]:
+    """Return the jobs' DAGs with a task that a worker, the triggerer or a person has."""
+    states = ("queued", "running", "deferred", "awaiting_input")
+    query = select(TaskInstance.dag_id).where(
+        TaskInstance.state.in_(states), TaskInstance.dag_id.startswith(DAG_PREFIX, autoescape=True)
+    )
+    return set(session.scalars(query))
+
+
 def task_instances(
     session: Session,
     *,
@@ -185,7 +194,8 @@ def task_instances(
 class PooledTask(NamedTuple):
     """A task instance in a pool, with its start if it has started, and its trigger's class if deferred.
 
-    ``helper`` is whether its run has a trainer without it.
+    ``helper`` is whether its run has a trainer without it, ``paused`` whether its DAG is. ``method``
+    continues a task that was deferred.
     """
 
     dag_id: str
@@ -194,14 +204,18 @@ class PooledTask(NamedTuple):
     started: datetime | None = None
     trigger: str = ""
     helper: bool = False
+    paused: bool = False
+    method: str = ""
 
 
 def tasks_by_priority(session: Session, task_id: str, states: Iterable[str]) -> list[PooledTask]:
     """Return task instances in the order in which Airflow's scheduler takes them."""
     columns = TaskInstance.dag_id, TaskInstance.pool, TaskInstance.state, TaskInstance.start_date
+    others = Trigger.classpath, TaskInstance.map_index > 0, DagModel.is_paused, TaskInstance.next_method
     query = (
-        select(*columns, Trigger.classpath, TaskInstance.map_index > 0)
+        select(*columns, *others)
         .outerjoin(Trigger, Trigger.id == TaskInstance.trigger_id)
+        .join(DagModel, DagModel.dag_id == TaskInstance.dag_id)
         .where(
             TaskInstance.task_id == task_id,
             TaskInstance.state.in_(list(states)),
@@ -211,8 +225,8 @@ def tasks_by_priority(session: Session, task_id: str, states: Iterable[str]) -> 
         .order_by(TaskInstance.priority_weight.desc(), DagRun.logical_date, TaskInstance.map_index)
     )
     return [
-        PooledTask(dag_id, pool, str(state), at, trigger or "", helper)
-        for dag_id, pool, state, at, trigger, helper in session.execute(query)
+        PooledTask(dag_id, pool, str(state), at, trigger or "", helper, paused, method or "")
+        for dag_id, pool, state, at, trigger, helper, paused, method in session.execute(query)
     ]
 
 

@@ -1,4 +1,4 @@
-"""``dmls submit``, ``jobs``, ``show`` and ``logs``: submit a job and follow its run."""
+"""``dmls submit``, ``jobs``, ``show``, ``logs``, ``pause``, ``resume``, ``retire``: jobs and their runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.markup import escape
@@ -21,6 +22,7 @@ from dmls_core.cli.console import (
     out,
     parse_job,
     print_json,
+    say,
 )
 from dmls_core.errors import NotFoundError, PlatformError, UserError, ValidationIssue
 from dmls_core.html.formats import ago
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from dmls_core.store import Store
 
 _DEFAULT_TEAM = "default"
-_WAIT_SECONDS = 24 * 3600.0
+WAIT_SECONDS = 24 * 3600.0
 
 _MESSAGE_WIDTH = 30
 """Least characters of the column of messages: in a narrower terminal, they follow the table."""
@@ -88,7 +90,7 @@ def submit(
     if not wait:
         _print_answer(store, team, job, fingerprint, as_json=as_json)
         return
-    status = follow(store, team, job, fingerprint=fingerprint, seconds=_WAIT_SECONDS, show=print_step)
+    status = follow(store, team, job, fingerprint=fingerprint, seconds=WAIT_SECONDS, show=print_step)
     if as_json:
         print_json(status.as_json())
     elif status.state == "awaiting approval":
@@ -150,6 +152,7 @@ def _job_table(rows: Sequence[ListedJob], messages: Sequence[str] = ()) -> Table
         color = COLORS.get(row.state, "default")
         served = f"version {row.served.version}" if row.served else ""
         state, version = f"[{color}]{row.state}[/]", str(row.version or "")
+        state += ", [yellow]paused[/]" if row.paused else ""
         table.add_row(escape(row.job), state, version, served, ago(row.updated), *message)
     return table
 
@@ -192,6 +195,35 @@ def logs(
         out.rule(f"{instance.task_id}{number}: {instance.state}, try {instance.try_number}", style="dim")
         for line in runs.log(run, instance):
             out.print(line, markup=False)
+
+
+def pause(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Pause a job: Airflow starts no run or task of it. A trainer at work goes on."""
+    _command(job, "pause", {"paused": True}, as_json=as_json)
+
+
+def resume(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Resume a paused job."""
+    _command(job, "pause", {"paused": False}, as_json=as_json)
+
+
+def retire(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Retire a job: delete its spec, so that no run starts. Its history and the served model stay."""
+    _command(job, "retire", None, as_json=as_json)
+
+
+def _command(job: str, command: str, body: object, *, as_json: bool) -> None:
+    """Send a command of the REST API, which checks the user's access and records it, and print its answer."""
+    from dmls_core.cli.job_view import airflow_client
+
+    team, name = parse_job(job)
+    rest = airflow_client(load_settings())
+    path = f"/dmls/api/v1/jobs/{quote(team, safe='')}/{quote(name, safe='')}/{command}"
+    message = rest.call("POST", path, body)["message"]
+    if as_json:
+        print_json({"schema": 1, "job": f"{team}/{name}", "message": message})
+    else:
+        out.print(f"{escape(f'{team}/{name}')}: {escape(message)}")
 
 
 def open_root() -> Store:
@@ -282,16 +314,21 @@ def follow(
 ) -> Status:
     """Wait until a submission's run has ended or has a state of ``pause_at``, and return the last status.
 
-    Statuses of other fingerprints are ignored; ``show`` is called with every new status. Raises
-    ``PlatformError`` after ``seconds``.
+    Statuses of earlier submissions are ignored; a later one ends the wait. ``show`` is called with every new
+    status. Raises ``PlatformError`` after ``seconds``.
     """
     from dmls_core.intake import read_status
 
     end = time.monotonic() + seconds
     shown: tuple[str, str] | None = None
+    last: Status | None = None
     while True:
         status = read_status(store, team, name)
+        if last and status and status.fingerprint != fingerprint:
+            say(f"a later submission has replaced this one: `dmls show {team}/{name}` describes it")
+            return last
         if status and status.fingerprint == fingerprint:
+            last = status
             answered = status.state == "awaiting approval" and status.state not in pause_at
             if (status.state, status.message) != shown and not answered:
                 shown = (status.state, status.message)

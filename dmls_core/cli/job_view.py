@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -21,9 +21,6 @@ from dmls_core.settings import Settings
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 
 THREADS = 16
-
-_UNDER_WAY = ("accepted", "running")
-"""States of a job that may wait for a trainer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +41,64 @@ class QueuePosition:
         return position + self.reason
 
 
-def read_queue(settings: Settings) -> dict[str, QueuePosition]:
-    """Return the queue positions of waiting runs by job; empty if no Airflow is configured or answers."""
+@dataclass(frozen=True, slots=True)
+class AirflowJobs:
+    """What Airflow knows of jobs: the queue positions of waiting runs, and which jobs are paused."""
+
+    queue: Mapping[str, QueuePosition] = field(default_factory=dict)
+    paused: Collection[str] | None = None
+
+    def is_paused(self, job: str) -> bool | None:
+        """Return whether a job is paused; ``None`` if Airflow was not asked or did not answer."""
+        return None if self.paused is None else job in self.paused
+
+
+def read_airflow(settings: Settings) -> AirflowJobs:
+    """Ask Airflow for its jobs, if one is configured; if it does not answer, say so."""
     if not (settings.airflow_url and settings.airflow_username and settings.airflow_password):
-        return {}
+        return AirflowJobs()
     try:
-        rest = AirflowClient(settings.airflow_url, settings.airflow_username, settings.airflow_password)
-        entries = rest.get("/dmls/api/v1/queue") or []
+        rest = airflow_client(settings)
+        return AirflowJobs(_read_queue(rest), _read_paused(rest))
     except DmlsError as error:
-        err.print(f"the queue is unknown: {error}")
-        return {}
+        err.print(f"the queue and the paused jobs are unknown: {error}", markup=False)
+        return AirflowJobs()
+
+
+def airflow_client(settings: Settings) -> AirflowClient:
+    """Return a session at the API server of the settings; raise ``PlatformError`` if one is not set."""
+    return AirflowClient(
+        settings.require("airflow_url"),
+        settings.require("airflow_username"),
+        settings.require("airflow_password"),
+    )
+
+
+def _read_queue(rest: AirflowClient) -> dict[str, QueuePosition]:
+    entries = rest.get("/dmls/api/v1/queue") or []
     return {
         entry["job"]: QueuePosition(entry["place"], entry["reason"], entry["starts"]) for entry in entries
     }
 
 
+PAGE = 100
+"""DAGs of one response; Airflow's default limit allows no more."""
+
+
+def _read_paused(rest: AirflowClient) -> set[str]:
+    paused: set[str] = set()
+    total, offset = 1, 0
+    while offset < total:
+        page = rest.get(f"/api/v2/dags?paused=true&tags=dmls&order_by=dag_id&limit={PAGE}&offset={offset}")
+        dag_ids = [dag["dag_id"] for dag in page["dags"]]
+        paused |= {"/".join(layout.parse_dag_id(dag_id)) for dag_id in dag_ids if layout.is_of_job(dag_id)}
+        total, offset = page["total_entries"], offset + PAGE
+    return paused
+
+
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """One line of ``dmls jobs``."""
+    """One line of ``dmls jobs``; ``paused`` is ``None`` if Airflow did not say."""
 
     job: str
     state: str
@@ -71,6 +108,7 @@ class ListedJob:
     updated: str
     served: ServedModel | None = None
     queue: QueuePosition | None = None
+    paused: bool | None = None
 
 
 def job_rows(store: Store, settings: Settings) -> list[ListedJob]:
@@ -86,28 +124,31 @@ def job_rows(store: Store, settings: Settings) -> list[ListedJob]:
         statuses = threads.map(lambda job: read_status(store, *job), job_keys)
         served = threads.map(lambda job: read_served(store, *job) if job in records else None, job_keys)
     jobs = list(zip(job_keys, statuses, served, strict=True))
-    under_way = any(status and status.state in _UNDER_WAY for _, status, _ in jobs)
-    queue = read_queue(settings) if under_way else {}
-    rows = [
-        replace(_row(job, status, records.get(job), model), queue=queue.get("/".join(job)))
-        for job, status, model in jobs
-    ]
+    airflow = read_airflow(settings) if jobs else AirflowJobs()
+    rows = [_row(job, status, records.get(job), model, airflow) for job, status, model in jobs]
     return sorted(rows, key=lambda row: row.updated, reverse=True)
 
 
 def _row(
-    job: tuple[str, str], status: Status | None, record: JobRecord | None, served: ServedModel | None
+    job: tuple[str, str],
+    status: Status | None,
+    record: JobRecord | None,
+    served: ServedModel | None,
+    airflow: AirflowJobs,
 ) -> ListedJob:
+    name = "/".join(job)
     active = record if record and record.state == "active" else None
     retired = record is not None and active is None and (status is None or status.state == "waiting")
     return ListedJob(
-        job="/".join(job),
+        job=name,
         state="retired" if retired else status.state if status else "accepted",
         message=status.message if status else "not checked yet",
         version=active.version if active else None,
         run_key=active.run_key if active else None,
         updated=status.updated if status else active.admitted if active else "",
         served=served,
+        queue=airflow.queue.get(name),
+        paused=airflow.is_paused(name) if active else None,
     )
 
 
@@ -123,6 +164,7 @@ class JobView:
     runner: dict[str, Any] | None
     served: ServedModel | None = None
     queue: QueuePosition | None = None
+    paused: bool | None = None
     run: str = ""
 
     @property
@@ -142,6 +184,7 @@ class JobView:
             "runner": self.runner,
             "served": self.served.as_json() if self.served else None,
             "queue": asdict(self.queue) if self.queue else None,
+            "paused": self.paused,
         }
 
     def facts(self) -> list[tuple[str, Any]]:
@@ -155,6 +198,8 @@ class JobView:
             ]
         if self.queue:
             rows += [("waits", self.queue.text)]
+        if self.paused:
+            rows += [("paused", f"no task starts until `dmls resume {self.job}`")]
         if self.served:
             rows += [("served", self.served.text)]
         if self.record:
@@ -191,8 +236,9 @@ def describe_job(store: Store, job: JobName, settings: Settings) -> JobView:
         spec = Registry(store).spec(record.spec_sha256)
         result, runner = _json(store, folder + layout.RESULT), _json(store, folder + "runner.json")
     served = read_served(store, *job) if record else None
-    queue = read_queue(settings) if status and status.state in _UNDER_WAY else {}
-    return JobView(job, status, record, spec, result, runner, served, queue.get(str(job)), run)
+    airflow = read_airflow(settings)
+    queue, paused = airflow.queue.get(str(job)), airflow.is_paused(str(job))
+    return JobView(job, status, record, spec, result, runner, served, queue, paused, run)
 
 
 def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -238,7 +284,7 @@ REQUEST_SECONDS = 30.0
 """Longest wait for Airflow to list an approval after the status announces it."""
 
 _ANSWER_SECONDS = 120.0
-"""Longest wait for Airflow to continue after the approval."""
+"""Longest time without an answer of Airflow, once it has the approval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +303,7 @@ class JobRuns:
 
     def __init__(self, settings: Settings, team: str, name: str) -> None:
         self.dag_id = layout.dag_id(team, name)
-        self._rest = AirflowClient(
-            settings.require("airflow_url"),
-            settings.require("airflow_username"),
-            settings.require("airflow_password"),
-        )
+        self._rest = airflow_client(settings)
 
     def latest(self) -> str:
         """Return the id of the latest run; raise ``NotFoundError`` if there is none."""
@@ -310,25 +352,39 @@ class JobRuns:
     def approve(self, show: Callable[[str], None]) -> None:
         """Approve what a run waits for, as a user does on Airflow's page, until Airflow continues.
 
-        The run is the running one, or else the latest. ``show`` is called with the subject. Raises
-        ``NotFoundError`` if it waits for no approval, and ``PlatformError`` if Airflow does not continue.
+        The run is the running one, or else the latest. ``show`` is called with the subject, and once if
+        Airflow takes long. Raises ``NotFoundError`` if the run waits for no approval, and ``PlatformError``
+        if Airflow does not answer.
         """
         run = self.waiting() or self.latest()
-        subject = ""
-        end = time.monotonic() + REQUEST_SECONDS
-        while not (subject and self._has_ended(run)):
-            if asked := self.pending_approval(run):
+        subject, late = "", False
+        answered = began = time.monotonic()
+        while True:
+            try:
+                if subject and self._has_ended(run):
+                    return
+                if asked := self.pending_approval(run):
+                    if not subject:
+                        began = time.monotonic()
+                        show(asked[0])
+                    subject = asked[0]
+                    path = f"dagRuns/{quote(run)}/taskInstances/{TaskId.APPROVE}/-1/hitlDetails"
+                    time.sleep(approval.PAUSE_SECONDS)
+                    self._rest.call("PATCH", self._path(path), approval.body_of("Approve"))
+                answered = time.monotonic()
+            except PlatformError as error:
+                # The answer may have counted although its response was lost, or another user's came first.
                 if not subject:
-                    show(asked[0])
-                subject = asked[0]
-                path = f"dagRuns/{quote(run)}/taskInstances/{TaskId.APPROVE}/-1/hitlDetails"
-                time.sleep(approval.PAUSE_SECONDS)
-                self._rest.call("PATCH", self._path(path), approval.body_of("Approve"))
-                end = time.monotonic() + _ANSWER_SECONDS
-            if time.monotonic() > end:
-                if subject:
-                    raise PlatformError(f"Airflow does not continue {self.dag_id} although it was approved")
+                    raise
+                if time.monotonic() - answered > _ANSWER_SECONDS:
+                    raise PlatformError(
+                        f"approved, but Airflow no longer answers: {error}. `dmls show` has the job's state"
+                    ) from error
+            if not subject and time.monotonic() - began > REQUEST_SECONDS:
                 raise NotFoundError(f"the latest run of {self.dag_id} waits for no approval")
+            if subject and not late and time.monotonic() - began > _ANSWER_SECONDS:
+                late = True
+                show("approved; Airflow has not continued yet. Interrupting this command changes nothing")
             time.sleep(0.5)
 
     def _has_ended(self, run: str) -> bool:

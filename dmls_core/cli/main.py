@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dmls_core.cli.console import debugging, print_crash, print_error
-from dmls_core.cli.job_commands import list_jobs, logs, show, submit
+from dmls_core.cli.job_commands import list_jobs, logs, pause, resume, retire, show, submit
 from dmls_core.cli.key_commands import keys
 from dmls_core.cli.model_commands import approve, canary, drift, export, predict, rollback, score, undeploy
 from dmls_core.cli.platform_commands import demo, doctor, down, env, sign, up
@@ -39,7 +39,15 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "train": train,
         "node": node,
     },
-    "Jobs": {"submit": submit, "jobs": list_jobs, "show": show, "logs": logs},
+    "Jobs": {
+        "submit": submit,
+        "jobs": list_jobs,
+        "show": show,
+        "logs": logs,
+        "pause": pause,
+        "resume": resume,
+        "retire": retire,
+    },
     "Models": {
         "approve": approve,
         "predict": predict,

@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     from dmls_core.store import ObjectInfo, Store
 
 
-_DEPLOY_SECONDS = 600.0
-
 POLL_SECONDS = 1.0
 
 
 def approve(job: JobArgument, as_json: JsonOption = False) -> None:
-    """Approve the waiting candidate, as on Airflow's page, and wait until it is served."""
-    from dmls_core.cli.job_commands import follow, open_root, print_step, raise_for
+    """Approve the waiting candidate, as on Airflow's page, and wait until it is served.
+
+    Interrupting it takes no approval back.
+    """
+    from dmls_core.cli.job_commands import WAIT_SECONDS, follow, open_root, print_step, raise_for
     from dmls_core.cli.job_view import JobRuns
     from dmls_core.intake import read_status
 
@@ -65,7 +66,7 @@ def approve(job: JobArgument, as_json: JsonOption = False) -> None:
         store,
         *name,
         fingerprint=status.fingerprint,
-        seconds=_DEPLOY_SECONDS,
+        seconds=WAIT_SECONDS,
         show=print_step,
         pause_at=("awaiting approval",) if earlier else (),
     )

@@ -121,9 +121,10 @@ async def start_run(caller: Submitter, body: RunBody, request: Request) -> Done:
 
 @router.post("/pause", summary="Pause or resume a job")
 async def pause(caller: Editor, body: PauseBody, request: Request) -> Done:
-    """Pause the job, so that Airflow starts no runs of it, or resume it."""
+    """Pause the job, so that Airflow starts no run or task of it, or resume it."""
     await commands.set_paused(airflow_api(request), caller.team, caller.name, paused=body.paused)
-    return Done(message="paused: no run starts until you resume the job" if body.paused else "resumed")
+    paused = "paused: no run or task starts until you resume the job; a trainer at work goes on"
+    return Done(message=paused if body.paused else "resumed")
 
 
 @router.post("/retire", summary="Retire a job")

@@ -26,6 +26,11 @@ TRAINING = ("running", "deferred")
 GPU_TRIGGER = "dmls_core.airflow.runners.gpu_trigger.GpuTrigger"
 """Class of the trigger of a task that waits for a GPU: it holds a slot of its pool and has no trainer."""
 
+ENDING = "finish"
+"""Method of a search whose trainer has ended: its task waits for a worker only to report how."""
+
+PAUSED = "the job is paused: its run goes on when you resume the job"
+
 JOIN_TRIGGER = "airflow.providers.standard.triggers.temporal.DateTimeTrigger"
 """Class of the trigger of a helper that joins its search later: likewise."""
 
@@ -95,7 +100,11 @@ def read_leases(session: Session, dag_id: str = "") -> list[Lease]:
 
 def read_waits(session: Session) -> dict[str, Wait]:
     """Return why jobs with waiting runs wait, by DAG."""
-    waits = waits_of_runs(database.unfinished_runs(session))
+    runs = database.unfinished_runs(session)
+    halted = {dag_id for dag_id, state, paused in runs if paused and state == "running"}
+    if halted:
+        halted -= database.dags_at_work(session)
+    waits = waits_of_runs(runs) | {dag_id: Wait(None, "", PAUSED) for dag_id in halted}
     tasks = database.tasks_by_priority(session, TaskId.SEARCH.value, {*WAITING, *OCCUPYING})
     if not any(map(_waits, tasks)):
         return waits
@@ -117,9 +126,9 @@ def enqueue(
     tasks = list(tasks)
     occupied = Counter(task.pool for task in tasks if task.state in OCCUPYING)
     # A task with a slot starts before all tasks without one.
-    waiting = [task for task in tasks if _waits(task)]
+    waiting = [task for task in tasks if _waits(task) and not _is_halted(task)]
     waiting.sort(key=lambda task: task.state == "scheduled")
-    waits: dict[str, Wait] = {}
+    waits = {task.dag_id: Wait(None, "", PAUSED) for task in tasks if _waits(task) and _is_halted(task)}
     positions: dict[str, int] = defaultdict(int)
     for task, starts in zip(waiting, _starts(tasks, waiting, slots, durations), strict=True):
         if task.dag_id not in waits:
@@ -136,7 +145,14 @@ def enqueue(
 
 
 def _waits(task: PooledTask) -> bool:
-    return not task.helper and (task.state in WAITING or task.trigger == GPU_TRIGGER)
+    if task.helper or task.method == ENDING:
+        return False
+    return task.state in WAITING or task.trigger == GPU_TRIGGER
+
+
+def _is_halted(task: PooledTask) -> bool:
+    """Return whether the scheduler leaves a task alone until its job is resumed."""
+    return task.paused and task.state != "queued"
 
 
 def _starts(

@@ -64,8 +64,8 @@ def test_tasks_are_filtered_counted_and_ordered_by_priority(session: Session):
     assert len(database.task_instances(session, dag_id=DAG, run_id="r")) == 3
     tasks = database.tasks_by_priority(session, "search", ["scheduled", "running"])
     assert tasks == [
-        (DAG, "dmls_cpu", "running", NOW, "", True),
-        (DAG, "dmls_cpu", "scheduled", None, "", False),
+        (DAG, "dmls_cpu", "running", NOW, "", True, False, ""),
+        (DAG, "dmls_cpu", "scheduled", None, "", False, False, ""),
     ]
     assert database.task_counts(session) == {("dmls_cpu", "running"): 1, ("dmls_cpu", "scheduled"): 1}
 
@@ -84,6 +84,20 @@ def test_a_deferred_task_has_the_class_of_its_trigger(session: Session):
     found = database.task_instances(session, task_id="search", except_triggers=["a.Trigger", "c.Trigger"])
     assert [task.map_index for task in found] == [1]
     assert len(database.task_instances(session, task_id="search", except_triggers=["b.Trigger"])) == 2
+
+
+def test_a_dag_is_at_work_if_a_worker_the_triggerer_or_a_person_has_a_task_of_it(session: Session):
+    for name, state in {
+        "a": "deferred",
+        "b": "awaiting_input",
+        "c": "scheduled",
+        "d": "up_for_retry",
+    }.items():
+        add_dag(session, f"dmls.lab.{name}", is_paused=True)
+        add_run(session, f"dmls.lab.{name}", "r", "running")
+        add_task(session, f"dmls.lab.{name}", "r", "search", state)
+
+    assert database.dags_at_work(session) == {"dmls.lab.a", "dmls.lab.b"}
 
 
 def test_slots_of_pools(session: Session):

@@ -215,6 +215,19 @@ def test_an_answer_to_an_earlier_drop_is_passed_over(dmls, store, files):
     assert "the first one" not in done.err
 
 
+def test_a_later_drop_ends_the_wait_for_an_earlier_one(store, capsys):
+    write_status(store, "sea", "tides", "running", "of mine", fingerprint="mine")
+    shown: list[Status] = []
+
+    def drop(status: Status) -> None:
+        shown.append(status)
+        write_status(store, "sea", "tides", "accepted", "of later", fingerprint="later")
+
+    last = follow(store, "sea", "tides", fingerprint="mine", seconds=20, show=drop)
+    assert [status.message for status in (*shown, last)] == ["of mine", "of mine"]
+    assert "a later submission has replaced this one" in capsys.readouterr().err
+
+
 def test_jobs_lists_accepted_and_rejected_drops(dmls, store, files):
     assert "no jobs yet" in dmls("jobs").out
     dmls("submit", *files, "--team", "sea")

@@ -13,7 +13,7 @@ import pytest
 from dmls_core.airflow.jobs import approval
 from dmls_core.cli import job_view
 from dmls_core.cli.console import JobName
-from dmls_core.cli.job_view import JobRuns, QueuePosition, describe_job, job_rows, read_queue
+from dmls_core.cli.job_view import AirflowJobs, JobRuns, QueuePosition, describe_job, job_rows, read_airflow
 from dmls_core.errors import NotFoundError, PlatformError
 from dmls_core.intake import write_status
 from dmls_core.settings import Settings
@@ -29,6 +29,9 @@ class Airflow:
     def __init__(self) -> None:
         self.has_dag = True
         self.queue: list[dict[str, Any]] = []
+        self.paused: list[str] = []
+        self.commands: list[tuple[str, Any]] = []
+        self.refused = 0
         self.lost = 0
         self.pausing = 0
         self.asked = True
@@ -42,8 +45,16 @@ class Airflow:
             return (201, {"access_token": "T"}) if body["password"] == "right" else (401, {"detail": "no"})
         if path == "/dmls/api/v1/queue":
             return 200, self.queue
-        if not self.has_dag:
-            return 404, {"detail": "no such DAG"}
+        if path.startswith("/dmls/api/v1/jobs/"):
+            self.commands.append((path, body))
+            return 200, {"message": "done"}
+        if path.startswith("/api/v2/dags?paused=true"):
+            offset = int(path.rpartition("offset=")[2])
+            page = [{"dag_id": dag_id} for dag_id in self.paused[offset : offset + job_view.PAGE]]
+            return 200, {"dags": page, "total_entries": len(self.paused)}
+        return self.answer_of_dag(method, path, body) if self.has_dag else (404, {"detail": "no such DAG"})
+
+    def answer_of_dag(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path.startswith(f"{DAG}/dagRuns?"):
             return 200, {"dag_runs": [{"dag_run_id": run} for run in self.runs("state=running&" in path)]}
         if path == f"{DAG}/dagRuns/{RUN}/taskInstances":
@@ -72,6 +83,9 @@ class Airflow:
         if method == "PATCH" and path == f"{DAG}/dagRuns/{RUN}/taskInstances/approve/-1/hitlDetails":
             assert not self.pausing, "answered before the task paused"
             self.approvals.append(body)
+            if self.refused:  # the answer counts, but its response is lost, or another user's came first
+                self.refused, self.asked, self.states["approve"] = 0, False, "success"
+                return 409, {"detail": "already answered"}
             if len(self.approvals) > self.lost:
                 self.asked = False
                 self.states["approve"] = "success"
@@ -182,6 +196,9 @@ def test_a_waiting_run_has_its_place_and_its_start(airflow, tmp_path):
     odd.mkdir()
     (odd / "_status.json").write_bytes(b"{}")
 
+    airflow.paused = ["dmls.monitor", *(f"dmls.sea.job{number}" for number in range(120)), "dmls.sea.waves"]
+    assert read_airflow(settings).paused == {f"sea/job{number}" for number in range(120)} | {"sea/waves"}
+
     rows = {row.job: row.queue for row in job_rows(store, settings)}
     assert rows["sea/tides"] == QueuePosition(2, "all slots are in use", STARTS)
     assert rows["sea/waves"] is not None
@@ -195,9 +212,9 @@ def test_a_waiting_run_has_its_place_and_its_start(airflow, tmp_path):
 
 def test_jobs_are_listed_without_a_queue_if_airflow_does_not_answer(tmp_path, capsys):
     settings = Settings(airflow_url="http://127.0.0.1:9", airflow_username="a", airflow_password="b")
-    assert read_queue(settings) == {}
-    assert "the queue is unknown: Airflow does not answer" in capsys.readouterr().err
-    assert read_queue(Settings()) == {}
+    assert read_airflow(settings) == AirflowJobs()
+    assert "the queue and the paused jobs are unknown: Airflow does not answer" in capsys.readouterr().err
+    assert read_airflow(Settings()).is_paused("sea/tides") is None
 
 
 def test_logs_are_lines(airflow):
@@ -226,6 +243,29 @@ def test_an_approval_that_airflow_lost_is_given_again(airflow):
     runs(airflow).approve(shown.append)
     assert len(airflow.approvals) == 2
     assert shown == ["Deploy?"]
+
+
+def test_an_approval_whose_response_is_lost_is_no_failure(airflow):
+    airflow.refused = 1
+    runs(airflow).approve(str)
+    assert len(airflow.approvals) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "route", "body"),
+    [
+        ("pause", "pause", {"paused": True}),
+        ("resume", "pause", {"paused": False}),
+        ("retire", "retire", None),
+    ],
+)
+def test_commands_go_through_the_rest_api(airflow, dmls, monkeypatch, command, route, body):
+    monkeypatch.setenv("DMLS_AIRFLOW_URL", airflow.url)
+    monkeypatch.setenv("DMLS_AIRFLOW_USERNAME", "admin")
+    monkeypatch.setenv("DMLS_AIRFLOW_PASSWORD", "right")
+    done = dmls(command, "sea/tides")
+    assert (done.code, done.out) == (0, "sea/tides: done\n")
+    assert airflow.commands == [(f"/dmls/api/v1/jobs/sea/tides/{route}", body)]
 
 
 def test_a_task_that_has_not_paused_yet_is_not_answered(airflow):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from dmls_core.airflow.database import PooledTask
-from dmls_core.web.services.queue import GPU_TRIGGER, enqueue, waits_of_runs
+from dmls_core.web.services.queue import GPU_TRIGGER, PAUSED, WAITING, Wait, enqueue, waits_of_runs
 
 
 def test_searches_are_queued_by_pool_with_a_reason():
@@ -75,6 +75,29 @@ def test_a_helper_waits_in_no_queue_and_its_slot_is_free_soon():
     starts = found["dmls.a.new"].starts
     assert starts
     assert starts.high <= 30
+
+
+def test_a_paused_job_waits_in_no_queue():
+    tasks = [
+        PooledTask("dmls.a.paused", "dmls_cpu", "scheduled", paused=True),
+        PooledTask("dmls.a.next", "dmls_cpu", "scheduled"),
+        PooledTask("dmls.a.starting", "dmls_cpu", "queued", paused=True),
+    ]
+
+    waits = enqueue(tasks, {"dmls_cpu": 2}, {})
+
+    assert waits["dmls.a.paused"] == Wait(None, "", PAUSED)
+    assert {dag_id: wait.position for dag_id, wait in waits.items() if wait.position} == {
+        "dmls.a.starting": 1,  # its slot is its own already
+        "dmls.a.next": 2,
+    }
+
+
+def test_a_search_whose_trainer_has_ended_waits_for_nothing():
+    started = datetime.now(UTC) - timedelta(seconds=100)
+    ending = [PooledTask("dmls.a.b", "dmls_cpu", state, started, method="finish") for state in WAITING]
+
+    assert enqueue(ending, {"dmls_cpu": 2}, {}) == {}
 
 
 def test_runs_that_airflow_has_not_started_wait_outside_a_queue():
