@@ -120,5 +120,9 @@ class ServingError(PlatformError):
     """Triton failed, or a served model returned wrong predictions."""
 
 
+class RejectedModelError(ServingError):
+    """A model's files are damaged, or not those that its trainer wrote: a retry fails again."""
+
+
 class ServingTimeoutError(ServingError):
     """Triton did not answer in time: it, or the model, may be busy."""

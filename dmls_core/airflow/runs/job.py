@@ -15,7 +15,14 @@ from dmls_core.airflow.runs.intervals import Intervals, intervals_of
 from dmls_core.airflow.runs.run_inputs import RunInputs
 from dmls_core.airflow.shards import read_shard
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.errors import ObjectMissingError, PlatformError, RunnerError, SpecError, ValidationIssue
+from dmls_core.errors import (
+    ObjectMissingError,
+    PlatformError,
+    RejectedModelError,
+    RunnerError,
+    SpecError,
+    ValidationIssue,
+)
 from dmls_core.spec import Spec
 from dmls_core.store import DataObject, JobRecord, Store, layout
 
@@ -182,7 +189,7 @@ def download_model(job: Job, store: Store, folder: Path) -> Path:
     for artifact in result["artifacts"]:
         path = folder / artifact["name"]
         if artifact["name"].startswith("model/") and _sha256(path) != artifact["sha256"]:
-            raise RunnerError(
+            raise RejectedModelError(
                 f"{artifact['name']} differs from the file that the trainer wrote; clear the task `search`"
             )
     return folder / "model"

@@ -86,7 +86,7 @@ class Deployment:
             try:
                 check_run(folder, self.model)
             except ServingError as error:
-                raise ServingError(f"{error}. {self._serve_again()}") from error
+                raise type(error)(f"{error}. {self._serve_again()}") from error
             version = self.repository.add(self.model, folder)
             self.repository.stage(self.model, version, folder)
             try:

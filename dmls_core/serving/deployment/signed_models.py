@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from dmls_core.errors import PlatformError, ServingError
+from dmls_core.errors import PlatformError, RejectedModelError
 from dmls_core.serving.deployment.signature import SIGNATURE_FILE, problem, public_keys, sign
 from dmls_core.settings import SIGNERS, SIGNING_KEY, ProcessSettings
 
@@ -56,14 +56,14 @@ def check_signature(folder: Path, owner: str, model: str) -> None:
     """Check that a folder holds a model of ``owner`` as a trainer signed it; ``model`` names it in messages.
 
     Raises:
-        ServingError: it does not; the message says what differs.
+        RejectedModelError: it does not; the message says what differs.
         PlatformError: ``DMLS_SIGNERS`` holds no public key for ECDSA.
     """
     keys = signers()
     if not keys:
         return
     if reason := problem(folder, owner, keys):
-        raise ServingError(f"{model} is not as a trainer signed it: {reason}; train it again")
+        raise RejectedModelError(f"{model} is not as a trainer signed it: {reason}; train it again")
 
 
 def sign_versions(repository: Repository, owner: str, key: str) -> tuple[int, ...]:

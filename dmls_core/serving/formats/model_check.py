@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
-from dmls_core.errors import DmlsError, ServingError, UserError, ValidationIssue
+from dmls_core.errors import DmlsError, RejectedModelError, ServingError, UserError, ValidationIssue
 from dmls_core.sandbox import Limits, SandboxError
 from dmls_core.serving.formats.base import format_of, serving_format
 from dmls_core.settings import ServingLimits
@@ -47,7 +47,7 @@ def check_model(folder: Path, model: str) -> None:
         except OSError as error:
             raise ServingError(f"cannot read {file} of {model}: {error}") from error
         if digest != recorded.get(file, digest):
-            raise ServingError(
+            raise RejectedModelError(
                 f"{file} of {model} is damaged: its SHA-256 is {digest}, {MODEL_JSON} records "
                 f"{recorded[file]}; train the model again"
             )
@@ -69,7 +69,7 @@ def check_model(folder: Path, model: str) -> None:
     expected = {"task": model_json["task"], "features": model_json["n_features"], "classes": classes}
     if wrong := [name for name in expected if inspected[name] != expected[name]]:
         pairs = "; ".join(f"{name}: found {inspected[name]}, expected {expected[name]}" for name in wrong)
-        raise ServingError(f"{files} is not the model that {MODEL_JSON} describes: {pairs}")
+        raise RejectedModelError(f"{files} is not the model that {MODEL_JSON} describes: {pairs}")
 
 
 def inspect_model(name: str, folder: str) -> dict[str, Any]:
@@ -120,9 +120,9 @@ def read_model_json(folder: Path, model: str) -> dict[str, Any]:
     except OSError as error:
         raise ServingError(f"cannot read {MODEL_JSON} of {model}: {error}") from error
     except ValueError as error:
-        raise ServingError(f"{MODEL_JSON} of {model} is damaged: it is not JSON ({error})") from error
+        raise RejectedModelError(f"{MODEL_JSON} of {model} is damaged: it is not JSON ({error})") from error
     if not isinstance(model_json, dict):
-        raise ServingError(
+        raise RejectedModelError(
             f"{MODEL_JSON} of {model} is damaged: expected an object, found {type(model_json).__name__}"
         )
     return model_json
@@ -133,7 +133,7 @@ def check_model_json(model_json: dict[str, Any], source: str) -> dict[str, Any]:
     expected = "expected task (classification or regression), and n_features and n_outputs above 0"
     task, numbers = model_json.get("task"), [model_json.get(key) for key in ("n_features", "n_outputs")]
     if task not in ("classification", "regression") or not all(type(n) is int and n > 0 for n in numbers):
-        raise ServingError(
+        raise RejectedModelError(
             f"{source} is damaged: found task {task!r}, n_features {numbers[0]!r}, n_outputs {numbers[1]!r}; "
             f"{expected}"
         )

@@ -16,7 +16,7 @@ from dmls_core.airflow.runs.job import Job, job_of
 from dmls_core.airflow.runs.status import StatusReporter, report_failure
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings, open_repository, open_root
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.errors import UserError
+from dmls_core.errors import RejectedModelError, UserError
 from dmls_core.store import Store
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ class JobTask(BaseOperator):
         super().__init__(on_failure_callback=report_failure, **kwargs)
 
     def execute(self, context: Context) -> Any:
-        """Run the task; a user's mistake fails it at once, any other error may be retried."""
+        """Run the task; an error that every retry would meet fails it at once."""
         try:
             return self.run_job(open_run(context))
-        except UserError as error:
+        except (UserError, RejectedModelError) as error:
             raise AirflowFailException(str(error)) from error
 
     @abstractmethod

@@ -6,7 +6,7 @@ from typing import Any
 
 from dmls_core.airflow.jobs.tasks.base import JobRun, JobTask
 from dmls_core.airflow.runs.job import read_result
-from dmls_core.errors import RunnerError
+from dmls_core.errors import RejectedModelError
 
 
 class EvaluateOperator(JobTask):
@@ -18,7 +18,7 @@ class EvaluateOperator(JobTask):
         for artifact in result["artifacts"]:
             stored = run.store.head(run.job.run_file(artifact["name"]))
             if stored is None or stored.size != artifact["bytes"]:
-                raise RunnerError(
+                raise RejectedModelError(
                     f"{artifact['name']} of the run is not the file that the trainer wrote; clear `search`"
                 )
         floor = run.job.spec.deploy.min_metric
