@@ -71,7 +71,7 @@ STATE_CLASSES = {
     state: css_class
     for css_class, states in {
         "good": ("deployed", "success", "finished", "complete", "steady", "ok", "scored"),
-        "bad": ("rejected", "failed", "upstream_failed", "drifted", "decayed", "broken"),
+        "bad": ("rejected", "failed", "drifted", "decayed", "broken"),
         "warn": ("stopped", "waiting", "queued", "scheduled", "up_for_retry", "missing", "slow"),
         "wait": ("awaiting approval", "deferred", "awaiting_input"),
         "busy": ("running", "scoring"),

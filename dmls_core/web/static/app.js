@@ -10,6 +10,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Return what to say of a response without problem details: it is not from DMLS, but from Airflow or a proxy. */
+export function unexplained(status) {
+  return `The server answered with status ${status} and no reason. Try again; its log, or that of a proxy before it, says more.`;
+}
+
 /** Call the API and return its JSON; `path` starts below /api/v1. */
 export async function api(path, options = {}) {
   const request = { credentials: "same-origin", ...options };
@@ -30,7 +35,7 @@ export async function api(path, options = {}) {
   }
   const body = response.status === 204 ? null : await response.json().catch(() => null);
   if (response.ok) return body;
-  throw new ApiError(body ?? { status: response.status, title: response.statusText, detail: response.statusText });
+  throw new ApiError(body ?? { status: response.status, title: response.statusText, detail: unexplained(response.status) });
 }
 
 /** Show a toast, which screen readers announce; `tone` is "good" or "bad". */

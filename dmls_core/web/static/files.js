@@ -1,5 +1,5 @@
 // A job's scored files: check a file, upload it, and follow the table.
-import { api, ApiError, poll, ready, toast } from "./app.js";
+import { api, ApiError, poll, ready, toast, unexplained } from "./app.js";
 import { handleDialogs } from "./dialogs.js";
 import { byId, bytes, h, put } from "./dom.js";
 import { beginningOf, formatOf, mustBeUploaded } from "./sample.js";
@@ -97,7 +97,7 @@ function send(file) {
       text.textContent = `Uploading ${file.name}: ${bytes(loaded)} of ${bytes(file.size)}`;
     });
     request.addEventListener("load", () =>
-      request.status < 300 ? done() : fail(new ApiError(request.response ?? { status: request.status, detail: request.statusText })));
+      request.status < 300 ? done() : fail(new ApiError(request.response ?? { status: request.status, detail: unexplained(request.status) })));
     request.addEventListener("error", () => fail(new ApiError({ status: 0, detail: "The connection was lost during the upload." })));
     request.send(file);
   });

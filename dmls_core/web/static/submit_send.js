@@ -1,6 +1,6 @@
 // Submit: the names, the upload in parts, and the status of the submission.
 
-import { api, ApiError } from "./app.js";
+import { api, ApiError, unexplained } from "./app.js";
 import { byId, bytes, debounced, h } from "./dom.js";
 
 const BASE = document.body.dataset.base;
@@ -107,7 +107,7 @@ export class Upload {
       request.upload.addEventListener("progress", (event) => this.show(start + event.loaded));
       request.addEventListener("load", () => {
         if (request.status < 300) return done();
-        let problem = { status: request.status, detail: request.statusText };
+        let problem = { status: request.status, detail: unexplained(request.status) };
         try {
           problem = JSON.parse(request.responseText);
         } catch {

@@ -1,6 +1,6 @@
 // What if: change a row and see the served model's prediction, copy the request, score a CSV.
 
-import { api, copy } from "./app.js";
+import { api, copy, unexplained } from "./app.js";
 import { bar, byId, bytes, debounced, h, put, shown } from "./dom.js";
 
 const BASE = document.body.dataset.base;
@@ -188,7 +188,7 @@ byId("score").addEventListener("submit", async (event) => {
       method: "POST", body: file, headers: { "Content-Type": "text/csv" }, credentials: "same-origin",
     });
     if (!response.ok) {
-      const problem = await response.json().catch(() => ({ detail: response.statusText }));
+      const problem = await response.json().catch(() => ({ detail: unexplained(response.status) }));
       throw Object.assign(new Error(problem.detail), { problem });
     }
     const parts = [];
