@@ -41,14 +41,16 @@ def settings_of_the_platform(home: PlatformHome, monkeypatch: pytest.MonkeyPatch
     "services",
     [
         ("s3",),
-        ("airflow-scheduler", "airflow-triggerer"),
-        pytest.param(
-            ("postgres",),
-            marks=pytest.mark.nightly("`make test` kills the object store and two parts of Airflow"),
-        ),
-        pytest.param(
-            ("mlflow", "triton", "airflow-api-server"),
-            marks=pytest.mark.nightly("`make test` kills the object store and two parts of Airflow"),
+        *(
+            pytest.param(
+                services,
+                marks=pytest.mark.nightly("`make test` kills the object store; all have one supervisor"),
+            )
+            for services in (
+                ("airflow-scheduler", "airflow-triggerer"),
+                ("postgres",),
+                ("mlflow", "triton", "airflow-api-server"),
+            )
         ),
     ],
     ids="+".join,

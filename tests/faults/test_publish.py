@@ -177,6 +177,7 @@ def test_a_real_disk_that_is_full(triton, made, name, tmp_path):
         subprocess.run(["umount", str(tmp_path)], check=True)
 
 
+@pytest.mark.nightly("`make test` kills Triton at `load {name}`, and with the publisher after staging")
 def test_triton_killed_between_load_and_verification(triton, made, name, monkeypatch):
     monkeypatch.setattr("dmls_core.serving.triton.loading.RESTART_SECONDS", 0.0)
     repository = triton.repository

@@ -43,7 +43,13 @@ values = [0.3, 0.4, 0.5]
 """
 
 
-@pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param("xgboost", marks=pytest.mark.nightly("`make test` does it with LightGBM")),
+        "lightgbm",
+    ],
+)
 def test_an_ensemble_is_the_model_that_is_scored_written_and_served(
     tmp_path: Path, triton: TritonProcess, family: str
 ):

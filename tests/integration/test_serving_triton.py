@@ -176,7 +176,10 @@ def test_a_first_version_that_fails_is_taken_down(repository, client, candidate,
         Predictor(repository, client, name)
 
 
-@pytest.mark.parametrize("kind", ["forest", "booster"])
+@pytest.mark.parametrize(
+    "kind",
+    ["forest", pytest.param("booster", marks=pytest.mark.nightly("`make test` does it with a forest"))],
+)
 def test_thousands_of_trees_are_verified_with_a_tolerance_of_their_own(
     triton, repository, client, candidate, name, kind
 ):
