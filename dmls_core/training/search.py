@@ -62,7 +62,10 @@ def describe_shortfall(spec: Spec, candidates: Sequence[ModelCandidate], trials:
     ended = f"the search ended after {scored:,} of {spec.n_trials:,} trials"
     if not all(candidate.exhausted(taken[candidate.model]) for candidate in candidates):
         rules = [name for name in ("timeout", "early_stop") if getattr(spec.search, name) is not None]
-        return f"{ended}, by {' or '.join(rules)}" if rules else f"{ended}, since too many failed"
+        causes = [f"by {' or '.join(rules)}"] if rules else []
+        if scored < len(trials):
+            causes.append("since too many failed")
+        return ", ".join([ended, " or ".join(causes)] if causes else [ended])
     scored_at_once = {
         name: None
         for candidate in candidates

@@ -49,9 +49,17 @@ def trials(*states: str) -> list[Trial]:
         (LEAVES, "grid", "", ("complete",) * 3, "no other hyperparameters are left to try"),
         (WIDE, "auto", "[search]\ntimeout = 9", ("complete", "pruned"), ", by timeout"),
         (WIDE, "auto", "[search]\nearly_stop = 2", ("complete",) * 3, ", by early_stop"),
-        (WIDE, "auto", "", ("complete", *["failed"] * 9), "since too many failed"),
+        (WIDE, "auto", "", ("complete", *["failed"] * 9), "trials, since too many failed"),
+        (
+            WIDE,
+            "auto",
+            "[search]\ntimeout = 9",
+            ("complete", *["failed"] * 9),
+            ", by timeout or since too many failed",
+        ),
+        (WIDE, "auto", "", ("complete",), "after 1 of 4 trials"),
     ],
-    ids=["one fit", "grid", "timeout", "early stop", "failures"],
+    ids=["one fit", "grid", "timeout", "early stop", "failures", "either", "stopped"],
 )
 def test_why_trials_are_missing(
     space: Space, strategy: str, table: str, states: tuple[str, ...], end: str
