@@ -72,10 +72,11 @@ def admit(
     A submission that was checked and has not changed since is left alone, unless it was rejected and was
     uploaded again, or the cause may have gone: other packages are installed, limits were changed, or it has a
     source. After ``_status.json`` is deleted, a submission is checked again. A job whose spec was deleted is
-    retired. ``team`` and ``job`` may be invalid names;
-    ``links`` (name -> URL) go into the status of an accepted submission. ``memory`` is the memory limit of a
-    trainer, such as ``4g``, for a spec without ``[resources] memory``. ``check_source`` checks
-    ``[data.source]``, which needs Airflow's connections.
+    retired.
+
+    ``team`` and ``job`` may be invalid names. ``links`` (name -> URL) go into the status of an accepted
+    submission. ``memory`` is the memory limit of a trainer, such as ``4g``, for a spec without
+    ``[resources] memory``. ``check_source`` checks ``[data.source]``, which needs Airflow's connections.
 
     Raises:
         StoreError: the store failed, or the status could not be written.
@@ -116,7 +117,10 @@ def report_failure(store: Store, team: str, job: str, error: Exception) -> Outco
         StoreError: the status could not be written.
     """
     reason = str(error) if isinstance(error, DmlsError) else repr(error)
-    hint = "the file may be fine: upload it again, and ask the platform team for the log of dmls.intake"
+    hint = (
+        "the file may be fine: it is checked again by itself, and at once if you upload it again; the log of "
+        "dmls.intake has the cause"
+    )
     issue = ValidationIssue(f"DMLS failed on this file: {reason}", hint)
     outcome = Outcome("rejected", str(issue), issues=(issue,))
     fingerprint = _fingerprint(_find(store, team, job))
