@@ -23,8 +23,9 @@ from dmls_core.airflow.operations.interruption_trigger import InterruptionTrigge
 from dmls_core.airflow.operations.scoring_trigger import ScoringTrigger
 from dmls_core.airflow.runners.gpu_trigger import GpuTrigger
 from dmls_core.airflow.runners.helper_trigger import HelperTrigger
+from dmls_core.airflow.runners.trainer_operator import TrainerOperator
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger
-from dmls_core.web.services.queue import GPU_TRIGGER, JOIN_TRIGGER
+from dmls_core.web.services.queue import ENDING, GPU_TRIGGER, JOIN_TRIGGER
 
 RECORD = Path(__file__).parents[3] / "docs/decisions/0003-class-paths-that-airflow-stores.md"
 PATHS = re.findall(r"`([a-z_.]+\.\w+)`(?=[^|\n]*\|[^|\n]*\|$)", RECORD.read_text(), re.MULTILINE)
@@ -117,3 +118,4 @@ def test_what_an_earlier_release_serialized_can_be_restored(stored):
 def test_the_page_knows_the_trigger_of_tasks_that_wait_for_a_gpu():
     assert resolve_name(GPU_TRIGGER) is GpuTrigger
     assert TimeDeltaTrigger(timedelta(1)).serialize()[0] == JOIN_TRIGGER
+    assert TrainerOperator.finish.__name__ == ENDING
