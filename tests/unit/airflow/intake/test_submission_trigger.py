@@ -57,6 +57,7 @@ def test_an_answer_that_is_newer_than_the_listing_counts(root, monkeypatch) -> N
 
 def test_a_rejected_submission_is_reported_again(root, monkeypatch) -> None:
     """What it lacked may be there by now."""
+    monkeypatch.setattr(submission_trigger, "UNANSWERED_AFTER", 0.2)
     monkeypatch.setattr(submission_trigger, "REJECTED_AFTER", 0.2)
     store = open_store(str(root))
     for job, state in (("iris", "rejected"), ("done", "accepted")):
