@@ -59,6 +59,14 @@ def name() -> str:
     return f"lab.faults{next(numbers)}"
 
 
+@pytest.fixture(autouse=True)
+def models(request):
+    """Take the models of each test from the server, which loads those that are there when it restarts."""
+    yield
+    if "triton" in request.fixturenames:
+        request.getfixturevalue("triton").clear()
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Return ``model/`` folders of different content, of two forests in turn."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -65,6 +66,16 @@ class TritonProcess:
         self.process.wait()
         self.process = None
 
+    def clear(self) -> None:
+        """Unload and delete all models: each start loads those that are there, one after the other."""
+        if self.process and self.process.poll() is None:
+            with self.client() as client:
+                # A table endpoint before the forest that it asks.
+                for model in sorted(client.uses(), key=len, reverse=True):
+                    client.unload(model)
+        for entry in self.context.model_repository.iterdir():
+            shutil.rmtree(entry)
+
     def check(self) -> None:
         """Raise if the server ended by itself."""
         if self.process and self.process.poll() is not None:
@@ -113,6 +124,14 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonProcess]:
     yield server
     SHARED.clear()
     server.stop()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Take the models of a file from the shared server when the next test is in another file."""
+    for server in SHARED:
+        if nextitem is not None and nextitem.path != item.path:
+            server.clear()
 
 
 def pytest_runtest_setup() -> None:
