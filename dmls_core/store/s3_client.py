@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import boto3
-import botocore.session
 from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import (
@@ -25,6 +25,7 @@ from botocore.exceptions import (
 from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
+from botocore.loaders import Loader, create_loader
 from botocore.utils import parse_timestamp
 from urllib3.exceptions import HTTPError
 
@@ -74,9 +75,7 @@ def make_client(*, interactive: bool = False) -> S3Client:
     if interactive:
         config = config.merge(Config(**INTERACTIVE))
     # Threads must not share the default session.
-    core = botocore.session.get_session()
-    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
-    session = boto3.session.Session(botocore_session=core)
+    session = quick(boto3.session.Session())
     return session.client("s3", region_name=session.region_name or REGION, config=config)
 
 
@@ -84,9 +83,28 @@ def hook_client(hook: Any, *, interactive: bool = False) -> S3Client:
     """Return the client of Airflow's ``S3Hook``."""
     options = INTERACTIVE if interactive else {"max_pool_connections": CONNECTIONS}
     hook = type(hook)(hook.aws_conn_id, config=hook.config.merge(Config(**options)))
+    get_session = hook.get_session
+    hook.get_session = lambda *args, **named: quick(get_session(*args, **named))
     client: S3Client = hook.get_conn()
-    parse_times_fast(client)
     return client
+
+
+def quick(session: boto3.session.Session) -> boto3.session.Session:
+    """Have a new session share boto's descriptions of services, and use ``parse_time``; return it.
+
+    Parsing the descriptions takes most of the time in which a client is made, and ``parse_time`` makes a
+    listing three times as cheap.
+    """
+    core = session._session  # noqa: SLF001
+    core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
+    return session
+
+
+@cache
+def _loader(data_path: str | None) -> Loader:
+    """Return the loader of descriptions, which keeps those that it has read."""
+    return create_loader(data_path)
 
 
 def environment(hook: Any = None) -> dict[str, str]:

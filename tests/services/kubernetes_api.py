@@ -16,15 +16,20 @@ import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import kubernetes_validate
+from kubernetes_validate import utils
 
 VERSIONS = ("1.33", "1.35", "1.37")
 
 TOKEN = "suite-token"
+
+# It parses a schema of megabytes anew for each manifest.
+utils.schema_contents = cache(utils.schema_contents)
 
 
 def check_manifest(manifest: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import boto3
+import botocore.session
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
@@ -26,7 +27,7 @@ from dmls_core.monitoring.jobs import monitored_jobs
 from dmls_core.store import Registry, Store, open_store
 from dmls_core.store.registry import cached
 from dmls_core.store.s3 import S3Store
-from dmls_core.store.s3_client import CONNECTIONS, INTERACTIVE, make_client, parse_time
+from dmls_core.store.s3_client import CONNECTIONS, INTERACTIVE, make_client, parse_time, quick
 from dmls_core.testing.stores import StoreSuite, run_coroutine
 from tests.unit.store.fakes import NOW, AsyncHook, FakeSpec
 
@@ -336,8 +337,11 @@ class _Hook:
         self.region_name = "eu-central-1"
         self.conn_config = SimpleNamespace(endpoint_url="http://s3.example:8333")
 
+    def get_session(self, region_name: str | None = None) -> boto3.session.Session:
+        return boto3.session.Session("key", "secret", region_name=region_name)
+
     def get_conn(self) -> S3Client:
-        return boto3.session.Session("key", "secret").client("s3", config=self.config)
+        return self.get_session(region_name=self.region_name).client("s3", config=self.config)
 
     def get_credentials(self) -> SimpleNamespace:
         return SimpleNamespace(access_key="key", secret_key="secret", token=None)
@@ -359,6 +363,12 @@ def test_a_hook_gives_the_client_and_the_variables_of_trainers() -> None:
         "AWS_DEFAULT_REGION": "eu-central-1",
         "AWS_ENDPOINT_URL": "http://s3.example:8333",
     }
+
+
+def test_sessions_share_what_boto_parses_to_make_a_client() -> None:
+    first, second = (quick(boto3.session.Session())._session for _ in range(2))
+    assert first.get_component("data_loader") is second.get_component("data_loader")
+    assert first.get_available_services() == botocore.session.get_session().get_available_services()
 
 
 def test_without_a_hook_trainers_get_the_variables_of_this_process(
