@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
-import signal
 import socket
 import stat
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +25,7 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.doctor import examine
 from dmls_core.devstack.platform import Platform
-from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version, superuser
-from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
+from dmls_core.devstack.postgres import database_url, superuser
 from dmls_core.devstack.supervisor import http_answers, http_text, wait_until
 from dmls_core.errors import PlatformError
 from tests.services.platform_home import PlatformHome
@@ -307,73 +303,6 @@ def test_a_service_that_does_not_start_is_named_with_its_log(
 
     monkeypatch.delenv("DMLS_TRITON_SERVER")
     assert home.platform.up().up
-
-
-@contextmanager
-def strays(platform_id: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Yield three processes: one with the platform's mark, one with another's, a task of the platform."""
-    # Deaf to SIGTERM, in a session of its own.
-    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"
-    marks = {ID_VARIABLE: platform_id}, {ID_VARIABLE: "of-another-platform"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            env=os.environ | mark,
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-        )
-        for mark in (*marks, marks[0] | {SERVICE_VARIABLE: "airflow-scheduler"})
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            process.stdout.readline()
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def test_down_ends_strays_and_up_again_with_ports_taken_and_schemas_of_other_releases(
-    home: PlatformHome, monkeypatch: pytest.MonkeyPatch
-):
-    s3(home).put_object(Bucket="dmls", Key="kept/data", Body=b"x" * 5_000_000)
-    identity = home.identity
-    place = context(home)
-    for database in ("airflow", "mlflow"):
-        note_schema_version(place, database, "0")
-
-    with strays(identity["id"]) as (ours, other, task):
-        assert home.platform.down() == [ours.pid]  # a task in flight is ended, too, but is no stray
-        assert ours.wait(5) == task.wait(5) == -signal.SIGKILL
-        assert other.poll() is None
-    home.assert_nothing_is_left()
-    assert home.platform.status().settings is None
-    assert {service.state for service in home.platform.status().services} == {"DOWN"}
-    assert home.platform.down() == []
-
-    taken = ("s3", "master", "volume", "filer_grpc", "postgres", "airflow")
-    servers = []
-    try:
-        for name in taken:
-            server = socket.socket()
-            servers.append(server)
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind(("127.0.0.1", identity["ports"][name]))
-            server.listen()
-        assert home.platform.up().up
-    finally:
-        for server in servers:
-            server.close()
-    ports = home.identity["ports"]
-    assert {name for name in ports if ports[name] != identity["ports"][name]} == set(taken)
-    assert home.identity["credentials"] == identity["credentials"]
-    assert len(s3(home).get_object(Bucket="dmls", Key="kept/data")["Body"].read()) == 5_000_000
-    assert schema_version(context(home), "mlflow") == importlib.metadata.version("mlflow")
-    assert schema_version(context(home), "airflow") == importlib.metadata.version("apache-airflow-core")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", home.state["environment"]["AWS_ENDPOINT_URL"])
-    assert not [check for check in examine(home.platform) if check.state == "broken"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")
