@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core import sandbox
+from dmls_core import extensions, sandbox
+from dmls_core.data.formats import names
 from tests.support.warm_sandbox import WarmSandbox
 
 HOME = tempfile.mkdtemp(prefix="dmls-airflow-unit-")
@@ -70,6 +71,31 @@ def warm_sandbox(_children: WarmSandbox, monkeypatch: pytest.MonkeyPatch) -> Non
 def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave files in the page cache: a busy disk takes up to a second for each."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def feather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Install the example of a file format, for this process and for children of the sandbox."""
+    site = tmp_path / "site"
+    metadata = site / "dmls_feather-0.1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Name: dmls-feather\nVersion: 0.1.0\n")
+    (metadata / "entry_points.txt").write_text("[dmls.formats]\nfeather = dmls_feather:FeatherFormat\n")
+    example = Path(__file__).parents[2] / "examples/plugins/dmls-feather/dmls_feather.py"
+    (site / example.name).write_text(example.read_text())
+    monkeypatch.setenv("PYTHONPATH", str(site))
+
+    def forget() -> None:
+        for cached in [*vars(extensions).values(), *vars(names).values()]:
+            if hasattr(cached, "cache_clear"):
+                cached.cache_clear()
+
+    with monkeypatch.context() as patched:
+        patched.syspath_prepend(str(site))
+        forget()
+        yield
+    sys.modules.pop("dmls_feather", None)
+    forget()
 
 
 @pytest.fixture
