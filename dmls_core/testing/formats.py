@@ -1,14 +1,4 @@
-"""Tests that every file format must pass.
-
-Subclass ``FormatSuite`` in a test module, name the format as its entry point does, and define ``write``,
-which writes a file with the values of some columns:
-
-    class TestMyFormat(FormatSuite):
-        name = "my-format"
-
-        def write(self, columns, path):
-            path.write_text(...)
-"""
+"""Tests that every file format must pass."""
 
 from __future__ import annotations
 
@@ -48,7 +38,20 @@ SAMPLE_ROWS = 2_000
 
 
 class FormatSuite:
-    """Tests of a file format."""
+    r"""Tests of a file format; a subclass names it as its entry point does, and defines ``write``.
+
+    Examples:
+        pytest runs every test; here, one is called by hand:
+
+        >>> import json
+        >>> from dmls_core.testing import FormatSuite
+        >>> class TestJsonLines(FormatSuite):
+        ...     name = "jsonl"
+        ...     def write(self, columns, path):
+        ...         rows = (dict(zip(columns, row)) for row in zip(*columns.values()))
+        ...         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        >>> TestJsonLines().test_it_is_registered()
+    """
 
     name: ClassVar[str]
 
