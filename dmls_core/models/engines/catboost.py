@@ -102,6 +102,10 @@ class FittedCatBoost(FittedBooster):
         library = {name: value for name, value in said.items() if isinstance(value, bool | int | float | str)}
         return CatBoostEngine.recorded(self._settings, library)
 
+    def can_stop_earlier(self) -> bool:
+        """Return true: a round does not change those before."""
+        return True
+
     def first_rounds(self, rounds: int) -> FittedCatBoost:
         """Return the model after its first rounds; see ``Fitted.first_rounds``."""
         shorter = self.booster.copy()

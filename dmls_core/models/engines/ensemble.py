@@ -44,10 +44,6 @@ class FittedBooster(FittedTrees):
     def answers(self, features: Array, *, margins: bool) -> FloatArray:
         """Predict as the library does: ``margins``, or what its link function makes of them."""
 
-    def can_stop_earlier(self) -> bool:
-        """Return true: a round does not change those before."""
-        return True
-
     def predict(self, features: Array) -> FloatArray:
         """Predict; see ``Fitted.predict``."""
         return boosted_predictions(self.model, self.answers(features, margins=False))

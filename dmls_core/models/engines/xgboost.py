@@ -156,6 +156,10 @@ class FittedXGBoost(FittedBooster):
             {name: text for name, text in library.items() if name not in ALIASES and text != ""},
         )
 
+    def can_stop_earlier(self) -> bool:
+        """Return true: a round does not change those before."""
+        return True
+
     def first_rounds(self, rounds: int) -> FittedXGBoost:
         """Return the model after its first rounds; see ``Fitted.first_rounds``."""
         settings = {**self._settings, "n_estimators": rounds}
