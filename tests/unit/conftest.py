@@ -74,16 +74,19 @@ def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def feather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Install the example of a file format, for this process and for children of the sandbox."""
+def install_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """Install a module with file formats, for this process and for children of the sandbox."""
     site = tmp_path / "site"
-    metadata = site / "dmls_feather-0.1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Name: dmls-feather\nVersion: 0.1.0\n")
-    (metadata / "entry_points.txt").write_text("[dmls.formats]\nfeather = dmls_feather:FeatherFormat\n")
-    example = Path(__file__).parents[2] / "examples/plugins/dmls-feather/dmls_feather.py"
-    (site / example.name).write_text(example.read_text())
-    monkeypatch.setenv("PYTHONPATH", str(site))
+
+    def install(entry_point: str, source: str) -> None:
+        metadata = site / "plugin-0.1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text("Name: plugin\nVersion: 0.1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[dmls.formats]\n{entry_point}\n")
+        (site / "format_of_a_plugin.py").write_text(source)
+        monkeypatch.setenv("PYTHONPATH", str(site))
+        patched.syspath_prepend(str(site))
+        forget()
 
     def forget() -> None:
         for cached in [*vars(extensions).values(), *vars(names).values()]:
@@ -91,11 +94,16 @@ def feather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
                 cached.cache_clear()
 
     with monkeypatch.context() as patched:
-        patched.syspath_prepend(str(site))
-        forget()
-        yield
-    sys.modules.pop("dmls_feather", None)
+        yield install
+    sys.modules.pop("format_of_a_plugin", None)
     forget()
+
+
+@pytest.fixture
+def feather(install_format: Callable[[str, str], None]) -> None:
+    """Install the example of a file format."""
+    example = Path(__file__).parents[2] / "examples/plugins/dmls-feather/dmls_feather.py"
+    install_format("feather = format_of_a_plugin:FeatherFormat", example.read_text())
 
 
 @pytest.fixture
