@@ -28,7 +28,7 @@ async def current_user(request: Request) -> User:
     return await get_user(request, None, await bearer_scheme(request))
 
 
-def airflow_team(dag_id: str) -> str | None:
+def _airflow_team(dag_id: str) -> str | None:
     """Return the team of Airflow that a job belongs to, also of one that has no DAG yet."""
     if not conf.getboolean("core", "multi_team"):
         return None
@@ -40,7 +40,7 @@ def is_authorized(
 ) -> bool:
     """Return whether Airflow allows ``method`` on a DAG, which may not exist yet, or on its ``entity``."""
     manager = get_auth_manager()
-    details = DagDetails(id=dag_id, team_name=airflow_team(dag_id))
+    details = DagDetails(id=dag_id, team_name=_airflow_team(dag_id))
     if manager.is_authorized_dag(method=method, access_entity=entity, details=details, user=user):
         return True
     # As Airflow has it: who may read a DAG may read what belongs to it, who may edit it may change that.
@@ -78,7 +78,7 @@ def authorized_dags(user: User, dag_ids: set[str], method: ResourceMethod = "GET
     if conf.getboolean("core", "multi_team"):
         by_team = defaultdict(set)
         for dag_id in dag_ids:
-            by_team[airflow_team(dag_id)].add(dag_id)
+            by_team[_airflow_team(dag_id)].add(dag_id)
     manager, by_role = get_auth_manager(), _teams_by_role(user, method)
     return {dag_id for dag_id in dag_ids if _team_of(dag_id) in by_role} | {
         dag_id

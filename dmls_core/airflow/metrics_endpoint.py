@@ -43,13 +43,13 @@ async def answer(request: Request) -> Response:
             f"send the value of {METRICS_TOKEN} as a bearer token\n", 401, {"WWW-Authenticate": "Bearer"}
         )
     try:
-        text = await run_in_threadpool(metrics_text)
+        text = await run_in_threadpool(_metrics_text)
     except DmlsError as error:
         return PlainTextResponse(f"{error}\n", 503)
     return Response(text, media_type=CONTENT_TYPE)
 
 
-def metrics_text() -> str:
+def _metrics_text() -> str:
     """Return all metrics in the exposition format; raise ``StoreError`` if the store does not answer."""
     return exposition([*_job_metrics().collect(), *run_metrics()])
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import json
 import os
 import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow.dag_processing.bundles.base import BaseDagBundle
 from airflow.sdk.configuration import conf
 from pydantic import (
     BaseModel,
@@ -31,6 +33,14 @@ if TYPE_CHECKING:
 
 
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
+
+AIRFLOW_KWARGS = inspect.signature(BaseDagBundle).parameters.keys()
+"""The arguments of Airflow's base class."""
+
+REMOVED = {
+    "keep_runs_days": "remove it: `airflow db clean` deletes old runs, as docs/how-to/operate.md shows",
+}
+"""Settings of earlier releases, and what to do instead."""
 
 PRICE = r"^(\d+(\.\d+)? [A-Z]{3})?$"
 
@@ -216,15 +226,26 @@ def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any
     """Split a bundle entry's ``kwargs`` into DMLS's settings and the arguments of Airflow's base class."""
     settings = {name: value for name, value in kwargs.items() if name in AirflowSettings.model_fields}
     others = {name: value for name, value in kwargs.items() if name not in settings}
+    wrong = [f"kwargs.{name}: {_unknown(name)}" for name in others if name not in AIRFLOW_KWARGS]
     try:
-        return AirflowSettings(**settings), others
+        parsed = AirflowSettings(**settings)
     except ValidationError as error:
-        wrong = "; ".join(
+        wrong += [
             f"kwargs.{issue['loc'][0]}: {issue['msg'].removeprefix('Value error, ')}"
             + (f" (found {issue['input']!r})" if issue["type"] != "missing" else "")
             for issue in error.errors()
-        )
-        raise PlatformError(f"bundle entry {BUNDLE_CLASSPATH}: {wrong}") from error
+        ]
+    if wrong:
+        raise PlatformError(f"bundle entry {BUNDLE_CLASSPATH}: {'; '.join(wrong)}")
+    return parsed, others
+
+
+def _unknown(name: str) -> str:
+    if name in REMOVED:
+        return f"this setting was removed; {REMOVED[name]}"
+    close = difflib.get_close_matches(name, [*AirflowSettings.model_fields, *AIRFLOW_KWARGS], n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "docs/reference/settings.md lists the settings"
+    return f"there is no such setting; {hint}"
 
 
 def bundle_entries() -> list[dict[str, Any]]:

@@ -172,9 +172,6 @@ def _heading(title: str) -> None:
     out.print(f"\n[bold]{escape(title)}[/]")
 
 
-ADDRESS = {"http": "HTTP", "grpc": "gRPC"}
-
-
 class Answers(NamedTuple):
     """Probabilities per row and class, float32 of shape (n_rows, n_classes), by protocol."""
 

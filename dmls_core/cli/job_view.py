@@ -42,8 +42,8 @@ class QueuePosition:
 
 
 @dataclass(frozen=True, slots=True)
-class AirflowJobs:
-    """What Airflow knows of jobs: the queue positions of waiting runs, and which jobs are paused."""
+class AirflowReply:
+    """What Airflow replied about jobs: the queue positions of waiting runs, and which jobs are paused."""
 
     queue: Mapping[str, QueuePosition] = field(default_factory=dict)
     paused: Collection[str] | None = None
@@ -53,16 +53,16 @@ class AirflowJobs:
         return None if self.paused is None else job in self.paused
 
 
-def read_airflow(settings: Settings) -> AirflowJobs:
+def read_airflow(settings: Settings) -> AirflowReply:
     """Ask Airflow for its jobs, if one is configured; if it does not answer, say so."""
     if not (settings.airflow_url and settings.airflow_username and settings.airflow_password):
-        return AirflowJobs()
+        return AirflowReply()
     try:
         rest = airflow_client(settings)
-        return AirflowJobs(_read_queue(rest), _read_paused(rest))
+        return AirflowReply(_read_queue(rest), _read_paused(rest))
     except DmlsError as error:
         err.print(f"the queue and the paused jobs are unknown: {error}", markup=False)
-        return AirflowJobs()
+        return AirflowReply()
 
 
 def airflow_client(settings: Settings) -> AirflowClient:
@@ -124,7 +124,7 @@ def job_rows(store: Store, settings: Settings) -> list[ListedJob]:
         statuses = threads.map(lambda job: read_status(store, *job), job_keys)
         served = threads.map(lambda job: read_served(store, *job) if job in records else None, job_keys)
     jobs = list(zip(job_keys, statuses, served, strict=True))
-    airflow = read_airflow(settings) if jobs else AirflowJobs()
+    airflow = read_airflow(settings) if jobs else AirflowReply()
     rows = [_row(job, status, records.get(job), model, airflow) for job, status, model in jobs]
     return sorted(rows, key=lambda row: row.updated, reverse=True)
 
@@ -134,7 +134,7 @@ def _row(
     status: Status | None,
     record: JobRecord | None,
     served: ServedModel | None,
-    airflow: AirflowJobs,
+    airflow: AirflowReply,
 ) -> ListedJob:
     name = "/".join(job)
     active = record if record and record.state == "active" else None

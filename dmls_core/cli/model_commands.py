@@ -98,28 +98,26 @@ def predict(
     """
     from dmls_core.cli.console import share_bar
     from dmls_core.cli.job_commands import accepted_spec, open_root
-    from dmls_core.data.formats.conversion import converted
     from dmls_core.serving import Predictor, Repository, predict_file, triton_servers
+    from dmls_core.serving.predict.parquet_files import rows_as_csv
     from dmls_core.serving.triton.placement import select_servers
     from dmls_core.store import layout
 
     settings = load_settings()
     name = parse_job(job)
-    if data.suffix.lower() == ".parquet":
-        hint = f"score it on the platform: dmls score {job} {data}"
-        raise DataError(ValidationIssue("a Parquet file cannot be predicted here", hint, file=str(data)))
     model = layout.model_name(*name)
     repository = Repository(settings.require("triton_repository"))
     options = (accepted_spec(open_root(), *name) or {}).get("data", {}) if settings.root else {}
     with (
         triton_servers(settings.require("triton_http"), settings.require("triton_grpc")) as servers,
-        converted([data], {**options, "missing": ()}) as files,  # the model's encoder knows the marks
+        TemporaryDirectory(prefix="dmls-predict-") as folder,
+        rows_as_csv(data, options, Path(folder)) as rows,
     ):
         predictor = Predictor(repository, select_servers(servers, model)[0], model, protocol=protocol)
         with share_bar(f"predicting with {model} version {predictor.version}") as progress:
-            rows = predict_file(predictor, files[0], target or sys.stdout, progress, say)
+            n_rows = predict_file(predictor, rows, target or sys.stdout, progress, say)
     if target:
-        out.print(f"{rows:,} predictions by {model} version {predictor.version} in {escape(str(target))}")
+        out.print(f"{n_rows:,} predictions by {model} version {predictor.version} in {escape(str(target))}")
 
 
 def score(
@@ -130,7 +128,7 @@ def score(
             metavar="FILES",
             exists=True,
             dir_okay=False,
-            help="CSV, Parquet, TSV or JSON lines; or .toml, which names a table of a database.",
+            help="Data files, or a .toml that names a table of a database.",
         ),
     ],
     as_json: JsonOption = False,

@@ -219,6 +219,7 @@ def check_files(
 
     Raises ``UserError`` with all issues of the spec, or those of the data if the spec is valid.
     """
+    from dmls_core.data.formats.names import usual_endings
     from dmls_core.intake.data_files import check_data, choose_data
     from dmls_core.intake.submissions import Submission, check_files_exist, named_files
     from dmls_core.models import load_spec
@@ -252,7 +253,7 @@ def check_files(
                 file=str(spec_file),
                 key="data.path",
                 found=", ".join(name for name, _ in files[:SHOWN]),
-                expected=spec.data.path or "*.csv or *.parquet",
+                expected=spec.data.path or f"files with one of the endings {usual_endings()}",
             )
         )
     _, findings = check_data(local_files, list(chosen), spec, limits)

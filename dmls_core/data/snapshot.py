@@ -45,7 +45,7 @@ class SnapshotWriter:
 
     def finish(self, target: Path) -> None:
         """Write the Parquet file. A column has the type that holds the values of all parts."""
-        join([pl.scan_parquet(part, glob=False) for part in self._parts], target)
+        _join([pl.scan_parquet(part, glob=False) for part in self._parts], target)
 
 
 def check_rows(rows: int, most: int) -> None:
@@ -62,7 +62,7 @@ def check_rows(rows: int, most: int) -> None:
         )
 
 
-def join(scans: Sequence[pl.LazyFrame], target: Path) -> None:
+def _join(scans: Sequence[pl.LazyFrame], target: Path) -> None:
     """Write frames with the same columns to a Parquet file; the same rows give the same bytes."""
     schemas = [scan.collect_schema() for scan in scans]
     common = {name: _common({schema[name] for schema in schemas}) for name in schemas[0]}
@@ -116,7 +116,7 @@ def write_snapshot(
             rows += int(scan.select(pl.len()).collect(engine="streaming").item())
         check_rows(rows, limits.rows)
     with reading(Path(paths[0])):
-        join(scans, Path(target))
+        _join(scans, Path(target))
     return rows
 
 

@@ -7,7 +7,6 @@ import contextlib
 import io
 import os
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -73,13 +72,6 @@ def http_text(url: str, status: int = 200, *, seconds: float = PROBE_SECONDS) ->
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):  # the latter two: it is no address at all
         return None
     return response.text if response.status_code == status else None
-
-
-def port_answers(port: int) -> bool:
-    """Return whether a process listens on the loopback port."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-        sock.settimeout(PROBE_SECONDS)
-        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_until(ready: Callable[[], bool], seconds: float) -> None:

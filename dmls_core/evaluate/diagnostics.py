@@ -130,7 +130,7 @@ def _curve(code: int, x: NDArray[Any], y: NDArray[Any], area: float) -> Curve:
     return Curve(code=code, x=_rounded(x[points]), y=_rounded(y[points]), area=float(area))
 
 
-def class_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
+def _class_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
     """Compare predicted probabilities with observed frequencies, in bins of equal width.
 
     With two classes this uses the probability of the second one, otherwise that of the predicted class.
@@ -142,7 +142,7 @@ def class_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibrat
     return _calibration(predicted, right, np.minimum((predicted * BINS).astype(int), BINS - 1))
 
 
-def value_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
+def _value_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
     """Compare mean predicted and mean true values, in bins with about the same number of rows."""
     order = np.argsort(np.argsort(prediction, kind="stable"), kind="stable")
     return _calibration(prediction, truth, order * min(BINS, len(truth)) // len(truth))
@@ -166,7 +166,7 @@ def scatter(truth: NDArray[Any], prediction: NDArray[Any], *, seed: int) -> dict
     return {"truth": _rounded(truth[picked]), "predicted": _rounded(prediction[picked])}
 
 
-def histogram(values: NDArray[Any]) -> dict[str, list[float]]:
+def _histogram(values: NDArray[Any]) -> dict[str, list[float]]:
     """Return a histogram: middles and widths of the bars, and their numbers of rows."""
     counts, edges = np.histogram(values, bins=int(np.clip(np.sqrt(len(values)), 5, MAX_BARS)))
     return {
@@ -258,13 +258,13 @@ def diagnose(evidence: Evidence, predict: Predict, *, trees: int) -> Diagnostics
     charts: dict[str, Any]
     if evidence.labels is None:
         charts = {
-            "calibration": value_calibration(truth, prediction),
+            "calibration": _value_calibration(truth, prediction),
             "scatter": scatter(truth, prediction, seed=evidence.seed),
-            "residuals": histogram(prediction - truth),
+            "residuals": _histogram(prediction - truth),
         }
     else:
         roc, recalls = class_curves(truth, prediction)
-        charts = {"calibration": class_calibration(truth, prediction), "roc": roc, "recalls": recalls}
+        charts = {"calibration": _class_calibration(truth, prediction), "roc": roc, "recalls": recalls}
     return Diagnostics(
         interval=interval,
         baseline=baseline if np.isfinite(baseline) else None,

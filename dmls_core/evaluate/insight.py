@@ -51,7 +51,7 @@ def describe_insight(
     evidence: Evidence, diagnostics: Diagnostics, encoder: Encoder, leave_out: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return ``insight.json``; the columns of ``leave_out`` never occur in examples and segments."""
-    losses = row_losses(evidence)
+    losses = _row_losses(evidence)
     order = np.argsort(-evidence.importances, kind="stable")
     features = encoder.column_features
     columns = [int(at) for at in order if features[at].name not in leave_out]
@@ -68,7 +68,7 @@ def describe_insight(
         "worst": _worst_rows(evidence, features, shown, losses),
         "loss": "share of wrong predictions" if evidence.labels else "mean absolute error",
         "mean_loss": float(losses.mean()),
-        "segments": worst_segments(evidence, features, columns[:SEGMENT_FEATURES], losses),
+        "segments": _worst_segments(evidence, features, columns[:SEGMENT_FEATURES], losses),
         "losses": [_rounded(loss) for loss in losses.tolist()] if len(losses) <= MAX_LOSSES else None,
     }
 
@@ -81,7 +81,7 @@ def _starts(features: Sequence[Feature], columns: Sequence[int]) -> list[int]:
     return [first[name] for name in dict.fromkeys(features[at].name for at in columns)]
 
 
-def row_losses(evidence: Evidence) -> NDArray[np.float64]:
+def _row_losses(evidence: Evidence) -> NDArray[np.float64]:
     """Return each held-out row's loss: 1 for a wrong class, or the absolute error."""
     truth, prediction = evidence.test_target, np.asarray(evidence.prediction)
     if evidence.labels is None:
@@ -127,7 +127,7 @@ def _worst_rows(
     ]
 
 
-def worst_segments(
+def _worst_segments(
     evidence: Evidence, features: Sequence[Feature], columns: Sequence[int], losses: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     """Return groups of held-out rows whose mean loss is significantly above that of all, worst first.

@@ -86,7 +86,7 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def is_number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """Return whether a table aligns the value to the right."""
     return isinstance(value, int | float | Formatted) and not isinstance(value, bool)
 
@@ -166,7 +166,7 @@ class TableData:
     def numeric(self) -> list[bool]:
         """For each column, whether all of its cells are numbers or empty."""
         return [
-            bool(self.rows) and all(row[at] is None or is_number(row[at]) for row in self.rows)
+            bool(self.rows) and all(row[at] is None or _is_number(row[at]) for row in self.rows)
             for at in range(len(self.header))
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_core.intake.admission import Outcome, admit, report_check, report_failure
+from dmls_core.intake.admission import admit, report_check, report_failure
 from dmls_core.intake.data_files import Partition, choose_data, find_partitions, partitions_between
 from dmls_core.intake.status import State, Status
 from dmls_core.intake.status_store import (
@@ -22,7 +22,6 @@ from dmls_core.intake.submissions import (
 )
 
 __all__ = [
-    "Outcome",
     "Partition",
     "State",
     "Status",

@@ -289,7 +289,7 @@ def measure_change(old: ProfileColumn, new: ProfileColumn) -> tuple[float, float
         if special.any():
             p_values.append(ways * fisher_exact([special, rows - special]).pvalue)
     p_value = min(1.0, len(p_values) * min(p_values)) if p_values else 1.0
-    return stability_index(*np.hstack([merged, specials])), float(p_value)
+    return _stability_index(*np.hstack([merged, specials])), float(p_value)
 
 
 def _merged(expected: NDArray[np.float64], changed: NDArray[np.intp]) -> list[list[int]]:
@@ -305,7 +305,7 @@ def _merged(expected: NDArray[np.float64], changed: NDArray[np.intp]) -> list[li
     return groups if len(groups) > 1 else [[at] for at in range(len(expected))]
 
 
-def stability_index(before: Counts, after: Counts) -> float:
+def _stability_index(before: Counts, after: Counts) -> float:
     """Return the population stability index: the sum over bins of (q - p) ln(q / p), p and q shares of rows.
 
     This is the symmetrized Kullback-Leibler divergence. Common interpretation (Siddiqi, Credit Risk

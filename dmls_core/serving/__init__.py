@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dmls_core.serving.deployment.benchmark import choose_scaling
     from dmls_core.serving.deployment.deployment import DeployedVersion, Deployment
-    from dmls_core.serving.predict.connect import ServedModel, connect
+    from dmls_core.serving.predict.connect import TritonModel, connect
     from dmls_core.serving.predict.predictor import Predictions, Predictor, predict_file
     from dmls_core.serving.repository.options import ScalingChoice, ServingOptions
     from dmls_core.serving.repository.repository import Repository
@@ -25,9 +25,9 @@ _MODULES = {
     "Predictor": "predict.predictor",
     "Repository": "repository.repository",
     "ScalingChoice": "repository.options",
-    "ServedModel": "predict.connect",
     "ServingOptions": "repository.options",
     "TritonClient": "triton.client",
+    "TritonModel": "predict.connect",
     "choose_scaling": "deployment.benchmark",
     "connect": "predict.connect",
     "predict_file": "predict.predictor",
@@ -41,9 +41,9 @@ __all__ = [
     "Predictor",
     "Repository",
     "ScalingChoice",
-    "ServedModel",
     "ServingOptions",
     "TritonClient",
+    "TritonModel",
     "choose_scaling",
     "connect",
     "predict_file",

@@ -20,7 +20,7 @@ _NUMBERS = {
 }
 
 
-def expected(definition: HyperparameterDefinition) -> str:
+def _expected(definition: HyperparameterDefinition) -> str:
     """Describe the legal values of a hyperparameter."""
     numbers = _NUMBERS[definition.kind]
     if definition.low is not None:
@@ -51,14 +51,14 @@ def _read_value(
                 path,
                 f"is out of bounds for {definition.name}",
                 found=value,
-                expected=expected(definition),
+                expected=_expected(definition),
             )
             return None
     issues.add(
         path,
         f"is not a value of {definition.name}",
         found=value,
-        expected=expected(definition),
+        expected=_expected(definition),
         hint=_mend(definition, value),
         word=value,
         names=definition.choices,
@@ -188,7 +188,7 @@ class _HyperparameterReader:
             return None if value is None else Choice(values=(value,))
         self._note(
             "defines no values",
-            right=expected(self.definition),
+            right=_expected(self.definition),
             hint="give min and max, values, or value",
         )
         return None
@@ -199,7 +199,7 @@ class _HyperparameterReader:
             self._note("must be a list", "values", found=values, right="a list in square brackets", hint=hint)
             return None
         if not values:
-            self._note("is empty", "values", found=values, right=expected(self.definition))
+            self._note("is empty", "values", found=values, right=_expected(self.definition))
             return None
         if len(values) > self.limits.values:
             most = f"at most {self.limits.values:,}"
@@ -218,7 +218,7 @@ class _HyperparameterReader:
 
     def _range(self, table: dict[str, Any]) -> Range | None:
         if self.definition.kind in ("choice", "bool"):
-            right = expected(self.definition)
+            right = _expected(self.definition)
             self._note("cannot be a range", right=right, hint="give values, or value")
             return None
         for key, other in (("min", "max"), ("max", "min")):

@@ -15,9 +15,6 @@ from dmls_core.errors import PlatformError, StoreError
 
 CHUNK = 1 << 20
 
-MIN_PART_BYTES = 5 << 20
-"""Smallest part of a multipart upload, except for the last one."""
-
 MAX_PARTS = 10_000
 
 _MAX_KEY_BYTES = 1024

@@ -1,10 +1,4 @@
-"""Tests that every engine must pass.
-
-Subclass ``EngineSuite`` in a test module::
-
-    class TestMyEngine(EngineSuite):
-        engine_class = MyEngine
-"""
+"""Tests that every engine must pass."""
 
 from __future__ import annotations
 
@@ -167,7 +161,18 @@ class EngineDefinitionSuite:
 
 
 class EngineSuite(EngineDefinitionSuite):
-    """All tests of an engine class; a subclass sets ``engine_class`` and attributes that its models need."""
+    """All tests of an engine class; a subclass sets ``engine_class`` and attributes that its models need.
+
+    Examples:
+        pytest runs every test for every model of the engine; here, one is called by hand:
+
+        >>> from dmls_core.models.engines.lightgbm import LightGBMEngine
+        >>> from dmls_core.testing import EngineSuite
+        >>> class TestLightGBM(EngineSuite):
+        ...     engine_class = LightGBMEngine
+        ...     samples = {"subsample": 0.5, "subsample_freq": 1}  # without them, the seed changes nothing
+        >>> TestLightGBM().test_definitions_are_complete(LightGBMEngine.models[0])
+    """
 
     @pytest.fixture
     def engine(self) -> Engine:

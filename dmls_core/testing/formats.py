@@ -1,14 +1,4 @@
-"""Tests that every file format must pass.
-
-Subclass ``FormatSuite`` in a test module, name the format as its entry point does, and define ``write``,
-which writes a file with the values of some columns:
-
-    class TestMyFormat(FormatSuite):
-        name = "my-format"
-
-        def write(self, columns, path):
-            path.write_text(...)
-"""
+"""Tests that every file format must pass."""
 
 from __future__ import annotations
 
@@ -24,6 +14,7 @@ from dmls_core import extensions, sandbox
 from dmls_core.data.formats.base import Format
 from dmls_core.data.formats.conversion import convert, convert_all
 from dmls_core.data.formats.data_files import open_source
+from dmls_core.data.formats.detection import detect
 from dmls_core.data.formats.names import format_of, formats, load_format
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
@@ -48,7 +39,20 @@ SAMPLE_ROWS = 2_000
 
 
 class FormatSuite:
-    """Tests of a file format."""
+    r"""Tests of a file format; a subclass names it as its entry point does, and defines ``write``.
+
+    Examples:
+        pytest runs every test; here, one is called by hand:
+
+        >>> import json
+        >>> from dmls_core.testing import FormatSuite
+        >>> class TestJsonLines(FormatSuite):
+        ...     name = "jsonl"
+        ...     def write(self, columns, path):
+        ...         rows = (dict(zip(columns, row)) for row in zip(*columns.values()))
+        ...         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        >>> TestJsonLines().test_it_is_registered()
+    """
 
     name: ClassVar[str]
 
@@ -105,10 +109,13 @@ class FormatSuite:
         assert load_spec(f'{head}format = "{self.name}"'.encode()).data.format == self.name
 
     def test_it_detects_its_files(self, file: Path) -> None:
+        """Of a text, the name may be all that shows its format."""
         head = file.read_bytes()[: 1 << 16]
 
-        assert self.format.detect(head) is not None
-        if not self.format.is_text:
+        if self.format.is_text:
+            assert detect(file.name, head).get("format", "csv") == self.name
+        else:
+            assert self.format.detect(head) is not None
             assert self.format.check(file.name, head) == []
 
     def test_it_does_not_detect_files_of_other_formats(self, file: Path) -> None:

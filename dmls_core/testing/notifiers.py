@@ -1,16 +1,4 @@
-"""Tests that every notifier must pass.
-
-Subclass ``NotifierSuite`` in a test module, name the notifier as its entry point does, and define the fixture
-``received``: it sets up the service and its Airflow connection, and returns what the service received.
-
-    class TestMyNotifier(NotifierSuite):
-        name = "my-notifier"
-
-        @pytest.fixture
-        def received(self, connection, tmp_path):
-            connection(conn_type="my-service", host="localhost")
-            return lambda: ...
-"""
+"""Tests that every notifier must pass."""
 
 from __future__ import annotations
 
@@ -41,7 +29,22 @@ SECRET = "suite-secret"  # noqa: S105 - no real one
 
 
 class NotifierSuite:
-    """Tests of a notifier."""
+    """Tests of a notifier; a subclass names it as its entry point does, and defines ``received``.
+
+    Examples:
+        The fixture ``received`` sets up the service and its Airflow connection, and returns a function that
+        returns what the service has received. pytest runs every test; here, one is called by hand:
+
+        >>> import pytest
+        >>> from dmls_core.testing import NotifierSuite
+        >>> class TestWebhook(NotifierSuite):
+        ...     name = "webhook"
+        ...     @pytest.fixture
+        ...     def received(self, connection, server):  # a fixture of your own
+        ...         connection(conn_type="http", host=server.url)
+        ...         return lambda: server.bodies
+        >>> TestWebhook().test_it_is_registered()
+    """
 
     name: ClassVar[str]
 

@@ -1,10 +1,5 @@
 """Tests that every runner must pass.
 
-Subclass ``RunnerSuite`` in a test module and name the runner as its entry point does:
-
-    class TestMyRunner(RunnerSuite):
-        name = "my-runner"
-
 The suite starts a small program instead of the trainer. A runner on the worker's machine starts
 ``settings.trainer_python``, which the suite sets to that program. For a runner elsewhere, override the
 fixture ``settings``, and ``trainers`` so that the suite can see which of its programs run.
@@ -57,7 +52,16 @@ SPEC = 'model = "random-forest-classifier"\nn_trials = 3\ncolumns.target = "y"\n
 
 
 class RunnerSuite:
-    """Tests of a runner."""
+    """Tests of a runner; a subclass names it as its entry point does.
+
+    Examples:
+        pytest runs every test; here, one is called by hand:
+
+        >>> from dmls_core.testing import RunnerSuite
+        >>> class TestProcessRunner(RunnerSuite):
+        ...     name = "process"
+        >>> TestProcessRunner().test_an_unknown_runner_is_refused_with_a_suggestion()
+    """
 
     name: ClassVar[str]
 

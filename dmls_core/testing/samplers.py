@@ -1,10 +1,4 @@
-"""Tests that every search strategy must pass.
-
-Subclass ``SamplerSuite`` in a test module, and name the strategy as its entry point does:
-
-    class TestMyStrategy(SamplerSuite):
-        name = "my-strategy"
-"""
+"""Tests that every search strategy must pass."""
 
 from __future__ import annotations
 
@@ -90,7 +84,16 @@ def _content(trials: tuple[Trial, ...]) -> list[tuple[Any, ...]]:
 
 
 class SamplerSuite:
-    """Tests of a strategy of ``[search] strategy``."""
+    """Tests of a strategy of ``[search] strategy``; a subclass names it as its entry point does.
+
+    Examples:
+        pytest runs every test; here, one is called by hand:
+
+        >>> from dmls_core.testing import SamplerSuite
+        >>> class TestRandom(SamplerSuite):
+        ...     name = "random"
+        >>> TestRandom().test_trials_are_within_the_space()
+    """
 
     name: ClassVar[str]
 

@@ -1,14 +1,4 @@
-"""Tests that every serving format must pass.
-
-Subclass ``ServingFormatSuite`` in a test module, name the class, and define ``fit``, which returns a fitted
-model that an engine of this format might return:
-
-    class TestMyFormat(ServingFormatSuite):
-        format_class = MyFormat
-
-        def fit(self, features, target, n_classes):
-            return MyFitted(features, target, n_classes)
-"""
+"""Tests that every serving format must pass."""
 
 from __future__ import annotations
 
@@ -57,7 +47,25 @@ class ExportedModel(NamedTuple):
 
 
 class ServingFormatSuite:
-    """Tests of a ``ServingFormat``."""
+    """Tests of a ``ServingFormat``; a subclass names the class, and defines ``fit``.
+
+    Examples:
+        ``fit`` returns a model as an engine of this format fits it. pytest runs every test; here, one is
+        called by hand:
+
+        >>> from dmls_core.models import CATALOGUE
+        >>> from dmls_core.models.engines.lightgbm import LightGBMEngine
+        >>> from dmls_core.serving.formats.treelite.serving_format import TreeliteFormat
+        >>> from dmls_core.testing import ServingFormatSuite
+        >>> class TestTreelite(ServingFormatSuite):
+        ...     format_class = TreeliteFormat
+        ...     def fit(self, features, target, n_classes):
+        ...         model = CATALOGUE[f"lightgbm-{'classifier' if n_classes else 'regressor'}"]
+        ...         return LightGBMEngine().fit(
+        ...             model, {}, features, target, n_classes=n_classes, seed=1, threads=1
+        ...         )
+        >>> TestTreelite().test_it_is_registered(TreeliteFormat())
+    """
 
     format_class: ClassVar[type[ServingFormat]]
 

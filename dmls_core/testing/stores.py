@@ -1,12 +1,4 @@
-"""Tests that every store must pass.
-
-Subclass ``StoreSuite`` in a test module and define the fixture ``store``, which returns an empty store:
-
-    class TestMyStore(StoreSuite):
-        @pytest.fixture
-        def store(self, tmp_path):
-            return MyStore.from_url(f"my://{tmp_path}")
-"""
+"""Tests that every store must pass."""
 
 from __future__ import annotations
 
@@ -64,7 +56,21 @@ def _replace(store: Store, key: str, etag: str, number: int) -> ObjectInfo:
 
 
 class StoreSuite:
-    """Tests of a ``Store``; lower the numbers for a slow service."""
+    """Tests of a ``Store``; a subclass defines ``store``, an empty one, and may lower the numbers.
+
+    Examples:
+        pytest runs every test; here, one is called by hand:
+
+        >>> import pytest
+        >>> from dmls_core.store import open_store
+        >>> from dmls_core.testing import StoreSuite
+        >>> class TestFolders(StoreSuite):
+        ...     KEYS = 20  # objects in a listing: more than the service lists at a time
+        ...     @pytest.fixture
+        ...     def store(self, tmp_path):
+        ...         return open_store(str(tmp_path))
+        >>> TestFolders().test_put_then_read(open_store("objects"))
+    """
 
     LARGE = 3 << 20
     """Bytes of the large object."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from dmls_core.errors import PlatformError, TrackingError
 
@@ -129,8 +128,3 @@ def run_url(uri: str, experiment_id: str, run_id: str) -> str:
 def report_url(run_page: str) -> str:
     """Return the address of a run's report; ``run_page`` is an address from ``run_url``."""
     return f"{run_page}/artifacts/report.html"
-
-
-def model_url(uri: str, model: str, version: int) -> str:
-    """Return the address of a registered model version's page."""
-    return f"{uri.rstrip('/')}/#/models/{quote(model)}/versions/{version}"

@@ -92,7 +92,7 @@ def promote(
     """
     client = connect(uri)
     with reaching(uri, f"make version {version} of {name} the champion"):
-        now = aliases(client, name)
+        now = _aliases(client, name)
         if now is None:
             raise NotFoundError(f"MLflow has no model {name}")
         tags = {}
@@ -112,7 +112,7 @@ def remove_champion(uri: str, name: str) -> None:
     """Leave the model ``<team>.<job>`` without a champion; raise ``TrackingError`` if MLflow fails."""
     client = connect(uri)
     with reaching(uri, f"remove the champion of {name}"):
-        if CHAMPION in (aliases(client, name) or {}):
+        if CHAMPION in (_aliases(client, name) or {}):
             client.delete_registered_model_alias(name, CHAMPION)
 
 
@@ -194,7 +194,7 @@ def champion_in_triton(uri: str, name: str) -> int | None:
     """
     client = connect(uri)
     with reaching(uri, f"look up the champion of {name}"):
-        version = (aliases(client, name) or {}).get(CHAMPION)
+        version = (_aliases(client, name) or {}).get(CHAMPION)
         tags = client.get_model_version(name, str(version)).tags if version else {}
     return int(tags[TRITON_VERSION_TAG]) if TRITON_VERSION_TAG in tags else None
 
@@ -219,7 +219,7 @@ def register_model(
     A repeated call registers nothing. The champion does not become the challenger; without ``challenger`` no
     alias changes.
     """
-    version = registered_version(client, run, name)
+    version = _registered_version(client, run, name)
     tags = own_tags(run)
     if version is None:
         _create_registered_model(client, name, {key: tags[key] for key in ("dmls.team", "dmls.job")})
@@ -233,18 +233,18 @@ def register_model(
             await_creation_for=0,
         )
         version = int(created.version)
-    if challenger and (aliases(client, name) or {}).get(CHAMPION) != version:
+    if challenger and (_aliases(client, name) or {}).get(CHAMPION) != version:
         client.set_registered_model_alias(name, CHALLENGER, str(version))
     return version
 
 
-def registered_version(client: MlflowClient, run: Run, name: str) -> int | None:
+def _registered_version(client: MlflowClient, run: Run, name: str) -> int | None:
     """Return the version of ``name`` that ``run`` produced, if it is registered."""
     versions = client.search_model_versions(f"name = '{name}' and run_id = '{run.info.run_id}'")
     return min((int(version.version) for version in versions), default=None)
 
 
-def aliases(client: MlflowClient, name: str) -> dict[str, int] | None:
+def _aliases(client: MlflowClient, name: str) -> dict[str, int] | None:
     """Return the versions of a registered model by alias; ``None`` if there is no such model."""
     from mlflow.exceptions import MlflowException
 
@@ -290,7 +290,7 @@ def _version_of(uri: str, name: str, alias: str) -> RegisteredVersion | None:
 def _version_by_client(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     client = connect(uri)
     with reaching(uri, f"look up the {alias} of {name}"):
-        version = (aliases(client, name) or {}).get(alias)
+        version = (_aliases(client, name) or {}).get(alias)
         tags = client.get_model_version(name, str(version)).tags if version else {}
     return _made_by_run(version, tags) if version else None
 

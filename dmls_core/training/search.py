@@ -112,7 +112,7 @@ def run_worker(
     progress.limit(clock.remaining if worker.leads else timeout)
     with _storage(job) as storage:
         study = SearchStudy(
-            storage, study_name(job, folder), candidates, spec.n_trials, read_trials=read_trials, keep=keep
+            storage, _study_name(job, folder), candidates, spec.n_trials, read_trials=read_trials, keep=keep
         )
         if study.join(finished=lambda: folder.result() is not None, leader=worker.leads):
             with clock:
@@ -166,7 +166,7 @@ def _must_leave(folder: RunFolder, worker: int, progress: Progress) -> bool:
     return leaves
 
 
-def study_name(job: TrainingJob, folder: RunFolder) -> str:
+def _study_name(job: TrainingJob, folder: RunFolder) -> str:
     """Return the name of the run's study: of this run, in this folder, on these engines."""
     engines = "-".join(requested.engine for requested in job.models)
     return f"{job.request.team}.{job.request.name}/{job.key}/{folder.token}/{engines}"
@@ -179,7 +179,7 @@ def remove_study(job: TrainingJob, folder: RunFolder, progress: Progress) -> Non
     try:
         with _storage(job) as storage:
             models = [requested.model.name for requested in job.models]
-            remove_studies(storage, study_name(job, folder), models)
+            remove_studies(storage, _study_name(job, folder), models)
     except PlatformError as error:
         # The run is finished, and the rest of the study in the database does no harm.
         progress.warn(f"the study stays in its database: {error}")

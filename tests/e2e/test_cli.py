@@ -91,8 +91,6 @@ def test_predict_says_what_is_wrong_with_the_data(demo: Demo, platform: Platform
     assert "petal_length" in done.stderr
     assert not (tmp_path / "out.csv").exists()
     assert demo.dmls("predict", "demo/never", str(table)).returncode == 1
-    table = table.rename(tmp_path / "short.parquet")
-    assert f"dmls score demo/iris {table}" in demo.dmls("predict", "demo/iris", str(table)).stderr
 
 
 def test_a_job_that_does_not_wait_for_approval_is_not_deployed(demo: Demo, platform: PlatformClient):

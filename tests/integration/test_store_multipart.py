@@ -9,11 +9,13 @@ import pytest
 
 from dmls_core.errors import ConflictError, PlatformError
 from dmls_core.store import Store, open_store
-from dmls_core.store.base import MIN_PART_BYTES
 from dmls_core.store.s3 import S3Store
 from tests.services.seaweed import S3Server
 
 KEY = "incoming/lab/parts/data.csv"
+MIN_PART_BYTES = 5 << 20
+"""The smallest part that S3 takes, except for the last one."""
+
 PARTS = (b"a" * MIN_PART_BYTES, b"b" * MIN_PART_BYTES, b"end")
 
 

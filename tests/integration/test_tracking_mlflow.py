@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import NotFoundError, PlatformError, TrackingError
-from dmls_core.tracking.connection import model_url, run_url
 from dmls_core.tracking.registry import (
     RegisteredVersion,
     champion_of,
@@ -355,11 +354,6 @@ def test_a_logged_model_is_code_and_data_and_says_what_it_needs(mlflow_uri, clie
     assert (folder / "artifacts/checkpoint.tl").read_bytes() == (
         tmp_path / "run/model/checkpoint.tl"
     ).read_bytes()
-
-
-def test_links():
-    assert run_url("http://ml:5000/", "3", "abc") == "http://ml:5000/#/experiments/3/runs/abc"
-    assert model_url("http://ml:5000", "lab.iris", 2) == "http://ml:5000/#/models/lab.iris/versions/2"
 
 
 def test_without_a_server_the_error_comes_at_once_and_says_where():

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dmls_core import sandbox
+from dmls_core import extensions, sandbox
+from dmls_core.data.formats import names
 from tests.support.warm_sandbox import WarmSandbox
 
 HOME = tempfile.mkdtemp(prefix="dmls-airflow-unit-")
@@ -70,6 +71,39 @@ def warm_sandbox(_children: WarmSandbox, monkeypatch: pytest.MonkeyPatch) -> Non
 def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave files in the page cache: a busy disk takes up to a second for each."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def install_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """Install a module with file formats, for this process and for children of the sandbox."""
+    site = tmp_path / "site"
+
+    def install(entry_point: str, source: str) -> None:
+        metadata = site / "plugin-0.1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text("Name: plugin\nVersion: 0.1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[dmls.formats]\n{entry_point}\n")
+        (site / "format_of_a_plugin.py").write_text(source)
+        monkeypatch.setenv("PYTHONPATH", str(site))
+        patched.syspath_prepend(str(site))
+        forget()
+
+    def forget() -> None:
+        for cached in [*vars(extensions).values(), *vars(names).values()]:
+            if hasattr(cached, "cache_clear"):
+                cached.cache_clear()
+
+    with monkeypatch.context() as patched:
+        yield install
+    sys.modules.pop("format_of_a_plugin", None)
+    forget()
+
+
+@pytest.fixture
+def feather(install_format: Callable[[str, str], None]) -> None:
+    """Install the example of a file format."""
+    example = Path(__file__).parents[2] / "examples/plugins/dmls-feather/dmls_feather.py"
+    install_format("feather = format_of_a_plugin:FeatherFormat", example.read_text())
 
 
 @pytest.fixture

@@ -122,6 +122,16 @@ def test_no_modules_import_each_other_in_a_circle():
     assert circle == []
 
 
+def test_a_class_name_has_one_owner():
+    owners: dict[str, list[str]] = {}
+    for file in python_files("dmls_core"):
+        for name in re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE):
+            owners.setdefault(name, []).append(module_of(file))
+    del owners["TritonPythonModel"]  # Triton looks for this name in each file that it loads
+
+    assert {name: modules for name, modules in owners.items() if len(modules) > 1} == {}
+
+
 def test_nothing_is_pickled():
     word = re.compile(r"\b(pickle|cloudpickle|joblib\.(dump|load))\b")
     found = [

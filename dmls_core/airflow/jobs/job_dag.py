@@ -125,11 +125,11 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
             >> PromoteOperator(task_id=TaskId.PROMOTE)
         )
     # Added last: each task would copy the Param, which costs seven times the rest of the DAG's parse.
-    dag.params[PARAM] = run_param()
+    dag.params[PARAM] = _run_param()
     return dag
 
 
-def run_param() -> Param:
+def _run_param() -> Param:
     """Return the only Param: Airflow validates each about ten times, so it is one object for all changes."""
     return Param(
         {},

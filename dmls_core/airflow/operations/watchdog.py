@@ -115,7 +115,7 @@ class Watchdog:
         if failing != self._failing:
             key = layout.incoming_file("", "", layout.STATUS_MD)
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            page = f"{services_page(services)}\nSince {now}. DMLS writes this file.\n"
+            page = f"{_services_page(services)}\nSince {now}. DMLS writes this file.\n"
             self._store.put(key, page.encode(errors="replace"))
             self._failing = failing
 
@@ -156,7 +156,7 @@ def _damaged(fault: str) -> str:
     )
 
 
-def services_page(services: Iterable[Health]) -> str:
+def _services_page(services: Iterable[Health]) -> str:
     """Return the page in Markdown that names the services that fail, with their remedies."""
     lines = [
         f"- {service.name} is {service.state}: {escape(service.message)}. Remedy: {escape(service.hint)}."

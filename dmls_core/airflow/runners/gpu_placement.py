@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dmls_core.data.formats.names import is_plain_text
 from dmls_core.errors import RunnerError
 from dmls_core.store import DataObject
 
@@ -32,8 +33,8 @@ MOST = 0.9
 CONTEXT = 512 << 20
 """Memory of CUDA's context and libraries."""
 
-TEXT_FACTOR, PARQUET_FACTOR = 2, 4
-"""Largest size of the float32 matrix in sizes of its CSV file, and the usual one of a Parquet file."""
+TEXT_FACTOR, PACKED_FACTOR = 2, 4
+"""Largest size of the float32 matrix in sizes of its text, and the usual one of a packed or binary file."""
 
 MATRICES = 3
 """Copies of the matrix on the GPU during a fit."""
@@ -134,7 +135,5 @@ def _number(text: str) -> float:
 
 def estimate_gpu_memory(data: Iterable[DataObject]) -> int:
     """Return the bytes of GPU memory that a run needs at most, from the sizes of its files."""
-    matrix = sum(
-        item.size * (PARQUET_FACTOR if item.key.endswith(".parquet") else TEXT_FACTOR) for item in data
-    )
+    matrix = sum(item.size * (TEXT_FACTOR if is_plain_text(item.key) else PACKED_FACTOR) for item in data)
     return CONTEXT + MATRICES * matrix

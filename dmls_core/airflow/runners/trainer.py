@@ -223,8 +223,8 @@ def make_trainer(
     The leader's earlier ``error.json`` is deleted: it would be reported if this try is killed. So is the
     request to leave that ended an earlier trainer of a helper.
     """
-    environment = store_environment(job, store, settings.trainer_role)
-    environment |= study_environment(job) | data_limits() | signing_key()
+    environment = _store_environment(job, store, settings.trainer_role)
+    environment |= study_environment(job) | _data_limits() | _signing_key()
     environment |= nodes_environment(job, settings)
     own_nodes = NODE_TRAINERS in environment
     if own_nodes:
@@ -268,7 +268,7 @@ def node_trainers(trainer: Trainer) -> list[Trainer]:
     ]
 
 
-def store_environment(job: Job, store: Store, role: str) -> dict[str, str]:
+def _store_environment(job: Job, store: Store, role: str) -> dict[str, str]:
     """Return a trainer's variables for the store; with ``role``, credentials for its run only."""
     if not role or store.local:
         return store.trainer_environment()
@@ -302,12 +302,12 @@ def trainer_arguments(job: Job, store: Store, plan: Mapping[str, Any]) -> list[s
     return arguments
 
 
-def data_limits() -> dict[str, str]:
+def _data_limits() -> dict[str, str]:
     """Return the worker's variables that limit data, for its trainers."""
     return {name: text for name, text in os.environ.items() if name.startswith(DataLimits.prefix)}
 
 
-def signing_key() -> dict[str, str]:
+def _signing_key() -> dict[str, str]:
     """Return the worker's variable with the key that signs models, if it is set."""
     key = ProcessSettings.from_environment().signing_key
     return {SIGNING_KEY: key} if key else {}

@@ -149,7 +149,7 @@ class TrainerOperator(BaseOperator):
             left = store.head(job.run_file(layout.leave(worker))) is not None
             return self.join(context) if left else {"worker": worker}
         result = read_result(job, store)
-        end_helpers(self.plan)
+        _end_helpers(self.plan)
         return {name: result[name] for name in ("score", "metric", "model", "engine")}
 
     def on_kill(self) -> None:
@@ -161,7 +161,7 @@ class TrainerOperator(BaseOperator):
             return
         ended: list[bool] = []
         # In a thread: the main one may be in the middle of a request to Airflow.
-        asking = threading.Thread(target=lambda: ended.append(is_ended(self._task)), daemon=True)
+        asking = threading.Thread(target=lambda: ended.append(_is_ended(self._task)), daemon=True)
         asking.start()
         self._runner.stop(self._key)
         if self._reporter:
@@ -170,7 +170,7 @@ class TrainerOperator(BaseOperator):
             self._reporter.interrupted(retried=tries_remain and not any(ended))
 
 
-def end_helpers(plan: Mapping[str, Any]) -> None:
+def _end_helpers(plan: Mapping[str, Any]) -> None:
     """End the helpers' tasks of this run, most of which wait for a slot: the run would wait for them.
 
     Airflow's operators skip tasks of their run by an exception, which would hide this task's result.
@@ -188,7 +188,7 @@ ENDED = frozenset({"failed", "skipped", "success", "upstream_failed", "removed"}
 """States that a user gives to a task; one that is killed otherwise is `running` until Airflow retries it."""
 
 
-def is_ended(task: TaskInstance) -> bool:
+def _is_ended(task: TaskInstance) -> bool:
     """Return whether Airflow has ended this task, which is why it is killed; False if it does not answer."""
     try:
         states = task.get_task_states(
@@ -218,7 +218,7 @@ def raise_failure(job: Job, store: Store, reason: str, plan: Mapping[str, Any], 
         error = json.loads(store.get(job.run_file("error.json")))
     of_user = error.get("exit_code") == 1
     if of_user or not tries_remain:
-        end_helpers(plan)
+        _end_helpers(plan)
     if of_user:
         raise AirflowFailException(error["message"])
     why = f": {error['message']}" if error else " and wrote no error.json: see this task's log"

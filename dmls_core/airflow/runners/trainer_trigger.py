@@ -122,7 +122,7 @@ class TrainerTrigger(BaseTrigger):
             return
         # Not written yet, or the store is unavailable: the next read may succeed.
         with suppress(DmlsError, ValueError):
-            message = describe(json.loads(store.get(self.folder + "progress.json")))
+            message = _describe(json.loads(store.get(self.folder + "progress.json")))
             if message != self._message:
                 self._reporter(store).running(message)
                 self._message = message
@@ -153,7 +153,7 @@ def runner_file(worker: int) -> str:
     return f"runner-{worker}.json" if worker else "runner.json"
 
 
-def describe(progress: dict[str, object]) -> str:
+def _describe(progress: dict[str, object]) -> str:
     """Return the trainer's progress in a few words: ``training 3/5, best so far 0.9583``."""
     state = progress.get("state")
     if state != "searching":

@@ -125,7 +125,7 @@ INPUTS = "inputs"
 def job_of(context: Context | Mapping[str, Any]) -> Job:
     """Return the run's job with the user's changes, and its inputs once ``validate`` has selected them."""
     job = admitted_job_of(context)
-    changes = requested_changes(context)
+    changes = _requested_changes(context)
     if changes:
         # Imported here: most runs have no changes.
         from dmls_core.models.load import change_spec
@@ -143,11 +143,11 @@ def job_of(context: Context | Mapping[str, Any]) -> Job:
 def admitted_job_of(context: Context | Mapping[str, Any]) -> Job:
     """Return the job of the current run as it was admitted."""
     dag = context["dag"]
-    job = load_job(dag.fileloc, dag.dag_id)
+    job = _load_job(dag.fileloc, dag.dag_id)
     return replace(job, backfill=context["dag_run"].run_type == "backfill")
 
 
-def requested_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
+def _requested_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
     """Return a user's changes for this run, ``{"run": {...}}`` of its configuration."""
     changes = (context["dag_run"].conf or {}).get(PARAM) or {}
     if not isinstance(changes, dict):
@@ -157,7 +157,7 @@ def requested_changes(context: Context | Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def load_job(dag_file: str, dag_id: str) -> Job:
+def _load_job(dag_file: str, dag_id: str) -> Job:
     """Read the job of ``dag_id`` from its generated DAG file."""
     entries = read_shard(dag_file, dag_id)
     if dag_id not in entries:

@@ -112,7 +112,7 @@ class InputSelector:
             data = list(self.record.data)
             check_unchanged(self.store, data)
         else:
-            data = current_data(self.store, self.record, self.spec)
+            data = _current_data(self.store, self.record, self.spec)
         data.sort(key=lambda item: item.key)
         return RunInputs(
             run_key=run_key(
@@ -161,12 +161,12 @@ def select_without_interval(store: Store, record: JobRecord, spec: Spec) -> RunI
         return RunInputs(key, (snapshot.data,), None, None, snapshot.version)
     if record.data:
         check_unchanged(store, record.data)
-    data = tuple(record.data or current_data(store, record, spec))
+    data = tuple(record.data or _current_data(store, record, spec))
     key = run_key(record.spec_sha256, (item.etag for item in data))
     return RunInputs(run_key=key, data=data, interval=None, since=None)
 
 
-def current_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject]:
+def _current_data(store: Store, record: JobRecord, spec: Spec) -> list[DataObject]:
     """Return the files that a spec names, with their current ETags; raise ``DataError`` if there are none."""
     folder = layout.incoming_folder(record.team, record.name)
     for submission in group_submissions(store.list(folder)):

@@ -155,7 +155,7 @@ class SourceReader:
             if self.source.path is None:
                 return self._upload(store, job, target, self._fetch(target, between))
             files = self.files() if files is None else files
-            check_bytes(sum(file.size for file in files))
+            _check_bytes(sum(file.size for file in files))
             listing = layout.source_files(self.team, job, self._identity(files))
             if snapshot := _find_snapshot(store, listing):
                 return snapshot
@@ -191,7 +191,7 @@ class SourceReader:
         """Store a copy; ``listing`` is the key of the record by which the same files are found again."""
         if not rows:
             raise DataError(self._no_rows())
-        check_bytes(target.stat().st_size)
+        _check_bytes(target.stat().st_size)
         sha256 = content_hash([target])
         key = layout.source_snapshot(self.team, job, sha256)
         info = find_snapshot(store, key) or store.upload(key, target)
@@ -266,7 +266,7 @@ class SourceReader:
         return ValidationIssue("the source has no rows", hint=hint, file=self.source.label, key="data.source")
 
 
-def check_bytes(size: int) -> None:
+def _check_bytes(size: int) -> None:
     """Raise ``DataError`` if a source has more bytes than data may have."""
     most = IntakeLimits.from_environment().data_bytes
     if size > most:

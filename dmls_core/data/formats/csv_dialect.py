@@ -32,7 +32,7 @@ def csv_reader(lines: Iterable[str], delimiter: str = ",", *, strict: bool = Fal
     return csv.reader(lines, delimiter=delimiter, strict=strict)
 
 
-def split_fields(record: str, delimiter: str = ",") -> list[str]:
+def _split_fields(record: str, delimiter: str = ",") -> list[str]:
     """Return the fields of a record."""
     try:
         return next(csv_reader([record], delimiter), [])
@@ -40,9 +40,9 @@ def split_fields(record: str, delimiter: str = ",") -> list[str]:
         return record.split(delimiter)
 
 
-def column_at(names: Sequence[str], record: str, delimiter: str = ",") -> str:
+def _column_at(names: Sequence[str], record: str, delimiter: str = ",") -> str:
     """Return the column in which a part of a record ends: the last one at most; empty without names."""
-    at = len(split_fields(record, delimiter)) - 1
+    at = len(_split_fields(record, delimiter)) - 1
     return names[min(max(at, 0), len(names) - 1)] if names else ""
 
 
@@ -51,23 +51,23 @@ def ragged_column(names: Sequence[str], n_fields: int) -> str:
     return names[min(n_fields, len(names) - 1)]
 
 
-def column_of_byte(head: bytes, position: int) -> str:
+def _column_of_byte(head: bytes, position: int) -> str:
     """Return the column of a byte in a text with commas; empty in its first line, which has the names."""
     end, start = head.find(b"\n"), head.rfind(b"\n", 0, position) + 1
     if not start:
         return ""
     first = head[:end].removeprefix(codecs.BOM_UTF8).rstrip(b"\r")
-    names = split_fields(first.decode("utf-8", "backslashreplace"))
-    return column_at(names, head[start:position].decode("utf-8", "replace")).strip()
+    names = _split_fields(first.decode("utf-8", "backslashreplace"))
+    return _column_at(names, head[start:position].decode("utf-8", "replace")).strip()
 
 
-def quoted_column(text: str, line: int) -> str:
+def _quoted_column(text: str, line: int) -> str:
     """Return the column of the last quotation mark in a line; empty in the header."""
     lines = text.split("\n", line)
     if line == 1 or len(lines) < line:
         return ""
-    names = [name.strip() for name in split_fields(lines[0].rstrip("\r"))]
-    return column_at(names, lines[line - 1].rpartition('"')[0])
+    names = [name.strip() for name in _split_fields(lines[0].rstrip("\r"))]
+    return _column_at(names, lines[line - 1].rpartition('"')[0])
 
 
 class Record(NamedTuple):
@@ -82,7 +82,7 @@ class Record(NamedTuple):
 
     def fields(self, delimiter: str = ",") -> list[str]:
         """Return the fields; bytes that are not UTF-8 are escaped."""
-        return split_fields(self.raw.decode("utf-8", errors="backslashreplace"), delimiter)
+        return _split_fields(self.raw.decode("utf-8", errors="backslashreplace"), delimiter)
 
     def n_fields(self, delimiter: str = ",") -> int:
         """Return the number of fields."""
@@ -154,7 +154,7 @@ def check_structure(
     except DataError as error:
         # A quote that is not closed: of its record, only the line where it is opened is shown.
         issues.extend(
-            replace(issue, key=column_at(names, issue.found[: issue.found.rfind('"')], delimiter))
+            replace(issue, key=_column_at(names, issue.found[: issue.found.rfind('"')], delimiter))
             if '"' in issue.found
             else issue
             for issue in error.issues
@@ -185,7 +185,7 @@ def not_utf8(
         "the text is not UTF-8",
         file=path.name,
         line=line,
-        key=column_at(names, valid[:wrong], delimiter) if names else "",
+        key=_column_at(names, valid[:wrong], delimiter) if names else "",
         found=_shown(raw),
         expected="UTF-8",
         hint="save the file as UTF-8 (in Excel: 'CSV UTF-8')",
@@ -232,7 +232,7 @@ def read_rows(file: str, text: str, *, complete: bool) -> Iterator[CsvRow]:
                     hint="close every quotation mark, and double those inside a cell",
                     file=file,
                     line=line,
-                    key=quoted_column(text, line),
+                    key=_quoted_column(text, line),
                 )
             ) from error
         if last:
@@ -386,7 +386,7 @@ def decode_head(file: str, head: bytes, *, complete: bool) -> str:
                 hint="export the table as CSV in UTF-8",
                 file=file,
                 line=head.count(b"\n", 0, nul) + 1 if nul >= 0 else None,
-                key=column_of_byte(head, nul) if nul >= 0 else "",
+                key=_column_of_byte(head, nul) if nul >= 0 else "",
             )
         )
     try:
@@ -412,7 +412,7 @@ def _not_utf8(file: str, head: bytes, position: int) -> ValidationIssue:
         hint=f"save it as UTF-8; in Windows-1252, the text there is {shown!r}",
         file=file,
         line=head.count(b"\n", 0, position) + 1,
-        key=column_of_byte(head, position),
+        key=_column_of_byte(head, position),
         found=f"0x{head[position]:02X}",
         expected="UTF-8",
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from dmls_core.data.declared_types import check_types, distinct_names
-from dmls_core.data.formats.names import format_of, load_format
+from dmls_core.data.formats.names import format_of, load_format, usual_endings
 from dmls_core.data.formats.source import Aggregates, ColumnType, DeviceReader, FileSource, LocatedCell
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
@@ -193,7 +193,7 @@ def open_source(path: Path, data_format: str | None, limits: DataLimits) -> File
             ValidationIssue(
                 "the name of the file does not show its format",
                 file=path.name,
-                expected=".csv or .parquet",
+                expected=usual_endings(),
                 hint="rename it, or set [data] format",
             )
         )

@@ -108,7 +108,7 @@ def describe(name: str, keys: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def remedy(keys: Mapping[str, Any]) -> str:
+def _remedy(keys: Mapping[str, Any]) -> str:
     """Return what to add to a spec that reads such a file."""
     from dmls_core.spec.toml_io import toml_text
 
@@ -146,7 +146,7 @@ def explain(
     if only is None and keys.keys() <= NOTATION:
         return list(issues)  # not the cause
     first = issues[0]
-    return [replace(first, message=describe(name, keys), hint=remedy(keys), file=name, expected="")]
+    return [replace(first, message=describe(name, keys), hint=_remedy(keys), file=name, expected="")]
 
 
 def _decode(head: bytes) -> tuple[Encoding, str]:

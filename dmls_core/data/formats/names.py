@@ -106,6 +106,11 @@ def is_plain_text(name: str) -> bool:
     return name.lower().endswith(text_endings())
 
 
+def usual_endings() -> str:
+    """Return the usual ending of each format, for messages."""
+    return ", ".join(one.suffixes[0] for one in formats())
+
+
 def naming_hint(name: str) -> str:
     """Return the remedy for a file whose name is not that of a data file."""
     if name.lower().endswith((".ods", ".fods", ".numbers")):

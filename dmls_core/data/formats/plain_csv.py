@@ -84,7 +84,7 @@ def write_table(
     body.unlink()
 
 
-def number_pattern(decimal: str, thousands: str) -> str:
+def _number_pattern(decimal: str, thousands: str) -> str:
     """Return a regular expression of the numbers in a notation."""
     separator = spelled_mark(thousands)
     integer = rf"(?:\d{{1,3}}(?:{separator}\d{{3}})+|\d+)" if thousands else r"\d+"
@@ -98,7 +98,7 @@ def _number(column: pl.Expr, data: Data) -> pl.Expr:
         plain = plain.str.strip_chars().str.replace_all(spelled_mark(data.thousands), "")
     plain = plain.str.replace(data.decimal, ".", literal=True)
     return (
-        pl.when(column.str.contains(number_pattern(data.decimal, data.thousands)))
+        pl.when(column.str.contains(_number_pattern(data.decimal, data.thousands)))
         .then(plain)
         .otherwise(column)
     )
@@ -108,7 +108,7 @@ def _check_points(frame: pl.LazyFrame, names: Sequence[str], data: Data, target:
     """Raise ``DataError`` for a number in another notation, which would be read as a wrong value."""
     other = "." if data.decimal == "," else ","
     pattern = rf"^\s*[+-]?\d*{re.escape(other)}\d+\s*$"
-    number = number_pattern(data.decimal, data.thousands)
+    number = _number_pattern(data.decimal, data.thousands)
     wrong = [
         (pl.col(name).str.contains(pattern) & ~pl.col(name).str.contains(number)).fill_null(value=False)
         for name in frame.collect_schema().names()

@@ -167,7 +167,7 @@ def _rows(file: TableFile) -> Iterator[pa.RecordBatch]:
     except (pa.ArrowException, ValueError, OSError, TypeError, KeyError) as error:
         if file.exists():
             message = "a file of the table cannot be read with the columns of this version"
-            cause = f"{file.name}: {brief(error)}"
+            cause = f"{file.name}: {_brief(error)}"
         else:
             message, cause = "a file of the table is gone", file.name
         raise DataError(
@@ -180,7 +180,7 @@ def _rows(file: TableFile) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-def brief(error: BaseException) -> str:
+def _brief(error: BaseException) -> str:
     """Return an error's first line, and the last one, where deltalake has the cause."""
     text = _COLOURS.sub("", str(error)).strip() or type(error).__name__
     first, *others = [line.strip(" \t↳") for line in text.split("\n") if line.strip(" \t↳")]
@@ -200,4 +200,4 @@ def _reported(table_format: str) -> Iterator[None]:
             f"({error})"
         ) from None
     except Exception as error:  # each store and catalog raises what its client does
-        raise PlatformError(brief(error)) from error
+        raise PlatformError(_brief(error)) from error

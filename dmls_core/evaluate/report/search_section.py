@@ -45,7 +45,7 @@ def content(result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence
     scored = [trial for trial in trials if trial["value"] is not None]
     failed = [trial for trial in trials if trial["value"] is None]
     models = list(dict.fromkeys(_model(trial, result) for trial in scored))
-    board = leaderboard(merge_repeats(scored), metric, direction)
+    board = _leaderboard(merge_repeats(scored), metric, direction)
     messages = [[trial["number"], trial.get("message", "")] for trial in failed[:MAX_MESSAGES]]
     return {
         "notes": [
@@ -166,7 +166,7 @@ def scoring_method(
     return f"the first of {folds} folds" if folds > 1 else "one fold"
 
 
-def leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[TableData, TableData | None]:
+def _leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[TableData, TableData | None]:
     """Return the leaders, best first and pruned trials last, and the trials below them."""
     ordered = rank_trials(trials, direction)
     several = len({trial.get("model") for trial in trials}) > 1

@@ -19,7 +19,14 @@ from dmls_core.data.formats.csv_dialect import CsvRow, decode_head, ragged_colum
 from dmls_core.data.formats.detection import detect
 from dmls_core.data.formats.encodings import line_end_utf16
 from dmls_core.data.formats.missing_marks import describe_marks, find_marks, without_marks
-from dmls_core.data.formats.names import COMPRESSED, format_of, load_format, naming_hint, text_name
+from dmls_core.data.formats.names import (
+    COMPRESSED,
+    file_format,
+    format_of,
+    load_format,
+    naming_hint,
+    text_name,
+)
 from dmls_core.data.formats.thinning import CHUNK, CHUNKS, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
@@ -191,7 +198,7 @@ def _text(
             only_member(archive, file)
     check_packed(file, unpack_head(head))
     keys = detect(file, head) if keys is None else keys
-    if keys or format_of(file) == "jsonl" or file.lower().endswith(COMPRESSED):
+    if keys or not file_format(file).is_native or file.lower().endswith(COMPRESSED):
         return _converted(file, head, complete, keys, limits)
     return _csv(file, head, complete, limits)
 

@@ -40,7 +40,7 @@ _OUT_OF_BAG = "_compute_oob_score"
 no public method or attribute does."""
 
 
-def recording(forest_class: type[Any]) -> type[Any]:
+def _recording(forest_class: type[Any]) -> type[Any]:
     """Return a class of cuML's forests that keeps its trees' draws as ``drawn``, and computes no score."""
 
     def keep(self: Any, *arguments: Any) -> None:  # noqa: ANN401 - cuML is not typed
@@ -136,7 +136,7 @@ class CumlForestEngine(CudaEngine, ForestEngine):
         settings = self.effective(model, params)
         forest_class = RandomForestClassifier if n_classes else RandomForestRegressor
         record = record and bool(settings["bootstrap"])
-        forest = (recording(forest_class) if record else forest_class)(
+        forest = (_recording(forest_class) if record else forest_class)(
             **self.library_arguments(settings),
             oob_score=record,
             n_bins=min(BINS, len(features)),

@@ -73,7 +73,7 @@ class Configuration:
         """Its forests; freed forests grow again with the same trees."""
         if not self._forests:
             self._forests = [
-                start_forest(self._task, self._parts, split, self.params) for split in self._data.splits
+                _start_forest(self._task, self._parts, split, self.params) for split in self._data.splits
             ]
             for size in self._stages:
                 for forest in self._forests:
@@ -195,7 +195,7 @@ class Configuration:
 GrownForest = IncrementalForest | BlockForest | ShardedForest
 
 
-def start_forest(
+def _start_forest(
     task: SearchTask, parts: PartitionedSpace, split: ScoringSplit, params: dict[str, Scalar]
 ) -> GrownForest:
     """Return a forest without trees: on a cluster, of scikit-learn, or of another engine."""

@@ -161,7 +161,7 @@ class ShardedForest(SummedForest):
             grown[self] = [
                 self._cluster.submit(
                     number,
-                    start_forest,
+                    _start_forest,
                     replace(task, seed=shard_seed(task.seed, number)),
                     split,
                     *self._arguments,
@@ -233,7 +233,7 @@ def _split_of_shard(shard: Shard, probe: NDArray[np.float32], bins: Bins | None)
     return ScoringSplit(shard.features, shard.target, probe, rows, rows, False, shard.weights)
 
 
-def start_forest(
+def _start_forest(
     task: SearchTask, split: ScoringSplit, parts: PartitionedSpace, params: dict[str, Scalar]
 ) -> IncrementalForest:
     """Return a forest without trees on a shard."""

@@ -67,14 +67,14 @@ def structural(space: Space, engine: str) -> Space:
     on cuML also with class weights and without bootstrap, since the weight of a node's rows is unknown then.
     """
     limits: dict[str, Scalar] = {"max_leaf_nodes": NONE, "ccp_alpha": 0.0}
-    if engine == "gpu" and not always(space, "bootstrap", True):
+    if engine == "gpu" and not _always(space, "bootstrap", True):
         limits["class_weight"] = NONE
-    plain = all(always(space, name, default) for name, default in limits.items())
+    plain = all(_always(space, name, default) for name, default in limits.items())
     covered = {TREES, *(_COVERED[engine] if plain else ())}
     return Space({k: v for k, v in space.searched.items() if k not in covered}, space.fixed)
 
 
-def always(space: Space, name: str, default: Scalar) -> bool:
+def _always(space: Space, name: str, default: Scalar) -> bool:
     """Return whether a hyperparameter has its default value in all of a space."""
     return name not in space.searched and bool(space.fixed.get(name, default) == default)
 

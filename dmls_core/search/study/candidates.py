@@ -218,7 +218,7 @@ class CandidateStudy:
 
         def callback(steps: int, score: float) -> bool:
             with self._storage.reaching():
-                return report(asked, steps, score)
+                return _report(asked, steps, score)
 
         return callback
 
@@ -234,7 +234,7 @@ class CandidateStudy:
             return
         if again or trial.same_as is not None:
             for steps, score in enumerate(trial.intermediate_values, start=1):
-                report(asked, steps, score)
+                _report(asked, steps, score)
         value = trial.value if trial.state == "complete" else None
         self.study.tell(asked, value, _OPTUNA_STATES[trial.state])
 
@@ -294,7 +294,7 @@ class CandidateStudy:
         return self._known_points[position] if position < len(self._known_points) else None
 
 
-def report(trial: optuna.Trial, steps: int, value: float) -> bool:
+def _report(trial: optuna.Trial, steps: int, value: float) -> bool:
     """Report a trial's score after ``steps`` steps; return whether to prune the trial.
 
     Each step is one rung of successive halving; Optuna's rungs are powers of the reduction factor.

@@ -10,7 +10,7 @@ import hashlib
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,16 +19,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dmls_core import sandbox
-from dmls_core.data.formats.base import is_parquet
-from dmls_core.data.formats.conversion import convert_all, original_lines
-from dmls_core.data.formats.names import file_format, format_of, needs_conversion
+from dmls_core.data.formats.names import format_of, is_plain_text, plain_endings, usual_endings
 from dmls_core.errors import DataError, DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
-from dmls_core.sandbox import Limits
-from dmls_core.serving.predict.parquet_files import add_predictions, parquet_as_csv
+from dmls_core.serving.predict.parquet_files import LIMITS, add_predictions, rows_as_csv
 from dmls_core.serving.predict.predictor import Predictor, predict_file
 from dmls_core.serving.predict.scoring_record import ScoringRecord, read_record, write_record
 from dmls_core.settings import IntakeLimits
-from dmls_core.spec.data_table import Data
 from dmls_core.store import Store, layout
 
 T = TypeVar("T")
@@ -38,9 +34,6 @@ REQUEST_BYTES = 64 << 10
 
 PROGRESS_SECONDS = 1.0
 """Shortest interval between two updates of a file's record."""
-
-LIMITS = Limits(memory=2 << 30, seconds=3600, cpu_seconds=3600)
-"""Limits of the conversion of one file."""
 
 
 class TableRequest(BaseModel):
@@ -82,7 +75,7 @@ def list_files(store: Store, team: str, job: str) -> list[str]:
 
 def result_name(file: str) -> str:
     """Return the name of a file's predictions: Parquet for Parquet, CSV for all others."""
-    return file if file.endswith((".csv", ".parquet")) else f"{file}.csv"
+    return file if file.lower().endswith(plain_endings()) else f"{file}.csv"
 
 
 class FileScoring:
@@ -139,7 +132,7 @@ class FileScoring:
 
     def _check(self) -> None:
         if not self._is_table and format_of(self._file) is None:
-            hint = "name it .csv, .tsv, .jsonl, .xlsx or .parquet, or .toml for a table of a database"
+            hint = f"name it {usual_endings()}, or .toml for a table of a database"
             raise DataError(ValidationIssue("this is not a file of rows", hint=hint))
         most = REQUEST_BYTES if self._is_table else IntakeLimits.from_environment().data_bytes
         if self._info.size > most:
@@ -175,8 +168,8 @@ class FileScoring:
         self._write()
         if not self._is_table:
             self._store.download(self._info.key, source, etag=self._info.etag)
-            rows = self._as_csv(source, scratch)
-        return self._predict(predictor, source, rows, scratch, say)
+        with nullcontext(rows) if self._is_table else rows_as_csv(source, self._options, scratch) as csv:
+            return self._predict(predictor, source, csv, scratch, say)
 
     def _is_done(self, before: ScoringRecord) -> bool:
         same = (before.content, before.version) == (self._record.content, self._record.version)
@@ -186,18 +179,18 @@ class FileScoring:
         self, predictor: Predictor, source: Path, rows: Path, scratch: Path, say: Callable[[str], None]
     ) -> ScoringRecord:
         result = scratch / "result.csv"
-        with original_lines(self._file, self._data):
-            progress = self._reporter(say, self._report_share)
-            n_rows = predict_file(predictor, rows, result, progress, with_version=True)
+        progress = self._reporter(say, self._report_share)
+        n_rows = predict_file(predictor, rows, result, progress, with_version=True)
         if predictor.version != self._record.version:
             raise ServingError(f"another version of {predictor.model} went live: the file is scored again")
-        if format_of(self._file) == "parquet":
+        name = result_name(self._file)
+        if not is_plain_text(name):
             joined = scratch / "result.parquet"
             sandbox.run(
                 add_predictions, str(source), str(result), str(joined), limits=LIMITS, file=source.name
             )
             result = joined
-        key = layout.scored_file(self._team, self._job, result_name(self._file))
+        key = layout.scored_file(self._team, self._job, name)
         self._store.upload(key, result)
         message = f"{n_rows:,} rows scored by version {predictor.version}"
         say(f"{self._file}: {message}")
@@ -242,37 +235,14 @@ class FileScoring:
         except (ValueError, RecursionError) as error:
             raise DataError(ValidationIssue(f"not TOML: {str(error)[:200]}", file=self._file)) from None
 
-    @property
-    def _data(self) -> Data:
-        """The job's ``[data]`` as it applies to this file."""
-        if self._is_table:
-            return Data()
-        # The model's encoder knows the marks of missing values, and the result keeps them.
-        options = {**self._options, "missing": (), **({"format": None} if format_of(self._file) else {})}
-        return Data.model_validate(options)
-
-    def _as_csv(self, source: Path, scratch: Path) -> Path:
-        """Return the file as a CSV; users' files are unpacked and parsed in a sandbox."""
-        path = source
-        if needs_conversion(self._file, self._data):
-            options, folder = self._data.model_dump(mode="json"), str(scratch / "converted")
-            arguments = [str(source)], options, folder
-            path = Path(sandbox.run(convert_all, *arguments, limits=LIMITS, file=source.name)[0])
-        if file_format(self._file, self._data.format).is_text or not is_parquet(path):
-            return path
-        target = scratch / "rows.csv"
-        sandbox.run(parquet_as_csv, str(path), str(target), limits=LIMITS, file=source.name)
-        return target
-
     @contextmanager
     def _own_name(self) -> Iterator[None]:
-        """Let errors name the file as the user does; a line says nothing about Parquet or a table."""
+        """Let errors name the file as the user does; a line says nothing about a table."""
         try:
             yield
         except UserError as error:
-            text = not self._is_table and bool(file_format(self._file, self._data.format).keys)
             raise type(error)(
-                [replace(i, file=self._file, line=i.line if text else None) for i in error.issues]
+                [replace(i, file=self._file, line=None if self._is_table else i.line) for i in error.issues]
             ) from error
 
     def _write(self, **changes: Any) -> ScoringRecord:  # noqa: ANN401 - fields of the record

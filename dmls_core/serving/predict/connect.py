@@ -73,7 +73,7 @@ class TableSignature:
     marks: tuple[str, ...] = ()
 
 
-def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory: bool = False) -> ServedModel:
+def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory: bool = False) -> TritonModel:
     """Connect to a served model.
 
     Args:
@@ -102,7 +102,7 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
     from dmls_core.serving.triton.placement import find_addresses
 
     addresses = find_addresses(grpc or _settings().require("triton_grpc"), model)
-    return ServedModel(model, addresses, timeout=timeout, shared_memory=shared_memory)
+    return TritonModel(model, addresses, timeout=timeout, shared_memory=shared_memory)
 
 
 def _settings() -> Settings:
@@ -112,7 +112,7 @@ def _settings() -> Settings:
     return load_settings()
 
 
-class ServedModel:
+class TritonModel:
     """A model behind its table endpoint, for one thread at a time."""
 
     def __init__(self, model: str, addresses: Sequence[str], *, timeout: float, shared_memory: bool) -> None:

@@ -1,17 +1,65 @@
-"""Parquet to CSV and back, for batch scoring; called in the sandbox."""
+"""Data files of any format as the CSV that ``predict_file`` reads, and predictions back to Parquet."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from dmls_core import sandbox
+from dmls_core.data.formats.base import is_parquet
+from dmls_core.data.formats.conversion import convert_all, original_lines
 from dmls_core.data.formats.damage import readable
+from dmls_core.data.formats.names import file_format, format_of, needs_conversion
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.serving.predict.connect import PREDICTION
 from dmls_core.serving.predict.predictor import MODEL_VERSION
+from dmls_core.spec.data_table import Data
+
+LIMITS = sandbox.Limits(memory=2 << 30, seconds=3600, cpu_seconds=3600)
+"""Limits of the conversion of one file."""
+
+
+@contextmanager
+def rows_as_csv(
+    source: Path, options: Mapping[str, Any], folder: Path, *, limits: sandbox.Limits = LIMITS
+) -> Iterator[Path]:
+    """Yield a data file as a CSV with a header, in ``folder`` if it is another format.
+
+    ``options`` are ``[data]`` as JSON data. The format that the file's name shows overrides theirs, and marks
+    of missing values stay: the model's encoder knows them. A ``DataError`` of the block names the file, and
+    its line if it is text.
+
+    Raises:
+        DataError: the file is not what its name or ``options`` say.
+    """
+    named = {"format": None} if format_of(source.name) else {}
+    data = Data.model_validate({**options, "missing": (), **named})
+    rows = source
+    if needs_conversion(source.name, data):
+        arguments = [str(source)], data.model_dump(mode="json"), str(folder / "converted")
+        rows = Path(sandbox.run(convert_all, *arguments, limits=limits, file=source.name)[0])
+    has_lines = file_format(source.name, data.format).is_text or not is_parquet(rows)
+    if not has_lines:
+        text = folder / "rows.csv"
+        sandbox.run(parquet_as_csv, str(rows), str(text), limits=limits, file=source.name)
+        rows = text
+    try:
+        with original_lines(source.name, data):
+            yield rows
+    except DataError as error:
+        raise DataError(
+            [
+                replace(issue, file=str(source), line=issue.line if has_lines else None)
+                for issue in error.issues
+            ]
+        ) from error
 
 
 def parquet_as_csv(source: str, target: str) -> None:
-    """Write a Parquet file as a CSV with a header.
+    """Write a Parquet file as a CSV with a header; called in the sandbox.
 
     Raises:
         DataError: it is not Parquet, or has columns of lists, objects or bytes.
@@ -33,7 +81,10 @@ def parquet_as_csv(source: str, target: str) -> None:
 
 
 def add_predictions(source: str, predicted: str, target: str) -> None:
-    """Write the rows of the Parquet file ``source`` with the last columns of the CSV ``predicted``."""
+    """Write the rows of a Parquet file with the last columns of the CSV ``predicted``.
+
+    It is called in the sandbox.
+    """
     import polars as pl
 
     source_rows = pl.scan_parquet(source, glob=False)

@@ -212,7 +212,7 @@ def matrices(encoder: Encoder) -> dict[str, list[str]]:
     return inputs
 
 
-def interface(encoder: Encoder) -> object:
+def _interface(encoder: Encoder) -> object:
     """Return what a version's users see: its columns with their kinds, and its target."""
     return [(feature.name, type(feature)) for feature in encoder.features], encoder.target
 
@@ -244,7 +244,7 @@ def table_config(
         {"version": v, "columns": encoders[v].feature_names, "labels": encoders[v].target.labels}
         for v in (version, *alike)
     ]
-    if all(interface(encoders[v]) == interface(main) for v in alike):
+    if all(_interface(encoders[v]) == _interface(main) for v in alike):
         entries = [{"columns": main.feature_names, "labels": labels}]
     data_types: dict[str, str] = {}
     for number in (version, *alike):

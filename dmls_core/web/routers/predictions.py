@@ -102,7 +102,7 @@ async def score(
     """Return a CSV with the predictions added to every row, as they are made.
 
     The file is read as `[data]` of the job's spec says, so a CSV may have semicolons and decimal commas; its
-    name says if it is compressed, JSON lines or Excel. The predictions have commas and decimal points.
+    name shows whether it is compressed or has another format. The predictions have commas and decimal points.
 
     Rows and columns keep their order. An error in the first rows has its own response; a later one cuts the
     response off.

@@ -6,9 +6,9 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -31,7 +31,7 @@ from dmls_core.data.encoder import (
     is_missing,
     number,
 )
-from dmls_core.data.formats.names import data_endings, file_format, needs_conversion
+from dmls_core.data.formats.names import data_endings
 from dmls_core.data.moments import day_of, hour_of
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.store import Registry, layout
@@ -311,22 +311,17 @@ CHUNK_BYTES = 1 << 16
 
 
 async def score_csv(body: AsyncIterator[bytes], team: str, name: str, file: str) -> AsyncIterator[bytes]:
-    """Return the rows of a CSV with their predictions, in chunks, once the first chunk exists.
+    """Return the rows of a file with their predictions as CSV, in chunks, once the first chunk exists.
 
-    The CSV is written as the job's ``[data]`` says, or compressed, if its name shows it.
+    Text is written as the job's ``[data]`` says; the name shows the format, and whether it is compressed.
 
     Until then errors of the data or of Triton are raised here; later ones break the stream. Messages name
     ``file``. A thread writes into a pipe: it waits for a slow reader, and fails if the reader has gone.
     """
     with ExitStack() as stack:
-        known_ending = next(
-            (end for end in data_endings() if file.lower().endswith(end) and file_format(f"a{end}").keys),
-            ".csv",
-        )
-        source = (
-            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-")))
-            / f"data{known_ending}"
-        )
+        ending = next((end for end in data_endings() if file.lower().endswith(end)), ".csv")
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dmls-score-")))
+        source = folder / f"data{ending}"
         with source.open("wb") as target:
             async for part in body:
                 await run_in_threadpool(target.write, part)
@@ -353,13 +348,14 @@ async def _stream(
 
 def _score(source: Path, team: str, name: str, file: str, write_end: int) -> None:
     from dmls_core.serving import Predictor, predict_file, triton_servers
+    from dmls_core.serving.predict.parquet_files import rows_as_csv
     from dmls_core.serving.triton.placement import select_servers
 
     settings, model = airflow_settings(), layout.model_name(team, name)
     try:
         with (
             os.fdopen(write_end, "w", encoding="utf-8", newline="") as target,
-            _as_csv(source, read_notation(team, name)) as rows,
+            rows_as_csv(source, read_notation(team, name), source.parent, limits=sandbox.Limits()) as rows,
             triton_servers(settings.triton_http, settings.triton_grpc) as servers,
         ):
             predict_file(
@@ -367,19 +363,3 @@ def _score(source: Path, team: str, name: str, file: str, write_end: int) -> Non
             )
     except UserError as error:
         raise type(error)([replace(problem, file=file) for problem in error.issues]) from error
-
-
-@contextmanager
-def _as_csv(source: Path, notation: Mapping[str, Any]) -> Iterator[Path]:
-    """Convert a file to DMLS's CSV in a sandbox; errors of the block then name the lines of the file."""
-    from dmls_core.data.formats.conversion import convert_all, original_lines
-    from dmls_core.spec.data_table import Data
-
-    data = Data.model_validate(notation)
-    if not needs_conversion(source.name, data):
-        yield source
-        return
-    folder = str(source.with_name("converted"))
-    (rows,) = sandbox.run(convert_all, [str(source)], data.model_dump(), folder, file=source.name)
-    with original_lines(source.name, data):
-        yield Path(rows)

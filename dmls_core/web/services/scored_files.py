@@ -17,7 +17,7 @@ from dmls_core import sandbox
 from dmls_core.airflow import audit_log
 from dmls_core.airflow.settings import airflow_settings, open_repository
 from dmls_core.data.formats.detection import describe, detect
-from dmls_core.data.formats.names import file_format, format_of, formats
+from dmls_core.data.formats.names import file_format, format_of, usual_endings
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.errors import DataError, NotFoundError, SubmissionError, ValidationIssue
 from dmls_core.serving.predict.scoring_record import ENDING, ScoringRecord, read_record
@@ -243,7 +243,7 @@ def _key(team: str, name: str, file: str) -> str:
         hint = "write the file to scoring/ in the store: this route does not open databases"
         raise SubmissionError(ValidationIssue("a .toml file names a table", hint=hint, file=file))
     if layout.parse_scoring(key) is None or format_of(file) is None:
-        hint = f"name it {', '.join(one.suffixes[0] for one in formats())}; text also with .gz, .zst or .zip"
+        hint = f"name it {usual_endings()}; text also with .gz, .zst or .zip"
         raise SubmissionError(ValidationIssue("this is not the name of a file of rows", hint=hint, file=file))
     return key
 

@@ -13,7 +13,7 @@ import pytest
 from dmls_core.airflow.jobs import approval
 from dmls_core.cli import job_view
 from dmls_core.cli.console import JobName
-from dmls_core.cli.job_view import AirflowJobs, JobRuns, QueuePosition, describe_job, job_rows, read_airflow
+from dmls_core.cli.job_view import AirflowReply, JobRuns, QueuePosition, describe_job, job_rows, read_airflow
 from dmls_core.errors import NotFoundError, PlatformError
 from dmls_core.intake import write_status
 from dmls_core.settings import Settings
@@ -212,7 +212,7 @@ def test_a_waiting_run_has_its_place_and_its_start(airflow, tmp_path):
 
 def test_jobs_are_listed_without_a_queue_if_airflow_does_not_answer(tmp_path, capsys):
     settings = Settings(airflow_url="http://127.0.0.1:9", airflow_username="a", airflow_password="b")
-    assert read_airflow(settings) == AirflowJobs()
+    assert read_airflow(settings) == AirflowReply()
     assert "the queue and the paused jobs are unknown: Airflow does not answer" in capsys.readouterr().err
     assert read_airflow(Settings()).is_paused("sea/tides") is None
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -11,6 +12,7 @@ from dmls_core.errors import NotFoundError
 from dmls_core.serving import Deployment, Repository
 from tests.support.model_folder import toy_model_folder
 from tests.unit.serving.conftest import PlayedTriton
+from tests.unit.serving.predict.test_predictor import Sums
 
 NAME = "lab.iris"
 
@@ -80,3 +82,27 @@ def test_it_needs_no_name_of_the_user(played, monkeypatch):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["by"].startswith("uid ")
     assert played[0].served[NAME] == 1
+
+
+@pytest.mark.usefixtures("feather")
+def test_rows_of_any_format_are_predicted(played, monkeypatch, tmp_path):
+    triton, _ = played
+    monkeypatch.setattr(triton, "infer", Sums().infer)
+    monkeypatch.setattr(
+        "dmls_core.serving.triton.placement.triton_servers", lambda *_: nullcontext((triton,))
+    )
+    frame = pl.DataFrame({"length": [1.0, None], "width": [0, 2]})
+    frame.write_csv(tmp_path / "a.csv")
+    frame.write_parquet(tmp_path / "a.parquet")
+    frame.write_ipc(tmp_path / "a.feather")
+    for name in ("a.csv", "a.parquet", "a.feather"):
+        done = CliRunner().invoke(app, ["predict", "lab/iris", str(tmp_path / name)])
+        assert done.exit_code == 0, (name, done.output)
+        assert [line.split(",")[2] for line in done.stdout.splitlines()] == [
+            "prediction",
+            "versicolor",
+            "virginica",
+        ]
+    frame.with_columns(width=pl.lit("wide")).write_ipc(tmp_path / "a.feather")
+    done = CliRunner().invoke(app, ["predict", "lab/iris", str(tmp_path / "a.feather")])
+    assert str(done.exception) == f"{tmp_path}/a.feather: column 'width', row 1: 'wide' is not a number"

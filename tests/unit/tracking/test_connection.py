@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from dmls_core.errors import PlatformError, TrackingError
-from dmls_core.tracking.connection import connect, model_url, report_url, run_url
+from dmls_core.tracking.connection import connect, report_url, run_url
 from dmls_core.tracking.registry import champion_of, find_champion
 from tests.services.seaweed import free_ports
 
@@ -17,7 +17,6 @@ from tests.services.seaweed import free_ports
 def test_pages_have_addresses():
     assert run_url("http://ml:5000/", "3", "abc") == "http://ml:5000/#/experiments/3/runs/abc"
     assert report_url("http://ml/#/runs/abc") == "http://ml/#/runs/abc/artifacts/report.html"
-    assert model_url("https://ml/x", "lab.iris", 2) == "https://ml/x/#/models/lab.iris/versions/2"
 
 
 @pytest.mark.parametrize("uri", ["", "file:///tmp/mlruns", "sqlite:///x.db"])

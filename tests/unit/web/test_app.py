@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -98,6 +100,15 @@ def test_pages_require_the_access_that_the_api_requires(client: TestClient, monk
             assert answer.status_code == 403, (kind, page)
     for page in ("/jobs/lab/iris", "/jobs/lab/iris/history", "/api/v1/jobs/lab/iris/events"):
         assert client.get(page).status_code == 403, page
+
+
+@pytest.mark.usefixtures("feather")
+def test_the_files_of_a_plug_ins_format_can_be_chosen(client: TestClient, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dependencies, "may", lambda *_: True)
+    page = client.get("/jobs/lab/iris/try")
+    assert page.status_code == 200
+    (accepted,) = re.findall(r'type="file" accept="([^"]+)"', page.text)
+    assert {".csv", ".parquet", ".feather", ".gz"} <= set(accepted.split(","))
 
 
 def test_only_known_static_files_are_served(client: TestClient):

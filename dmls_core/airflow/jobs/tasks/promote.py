@@ -39,7 +39,7 @@ class PromoteOperator(JobTask):
                     version,
                     max_latency_ms=run.job.spec.deploy.max_latency_ms,
                     keep=run.settings.keep_versions,
-                    options=serving_options(run.job.spec),
+                    options=_serving_options(run.job.spec),
                     finish=partial(_make_champion, run),
                 )
                 model_json = deployment.repository.read(run.job.model_name, version, "model.json")
@@ -66,7 +66,7 @@ class PromoteOperator(JobTask):
         )
 
 
-def serving_options(spec: Spec) -> ServingOptions:
+def _serving_options(spec: Spec) -> ServingOptions:
     """Return the serving options of a spec: rows are logged if drift is monitored."""
     from dmls_core.serving import ServingOptions
 

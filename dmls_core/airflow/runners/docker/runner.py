@@ -107,7 +107,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
             self.log.info("The trainer runs already")
         except APIError as error:
             if self.container or error.status_code != CONFLICT:
-                remove_nodes(self.cli, trainer.key)
+                _remove_nodes(self.cli, trainer.key)
                 raise
             self.log.info("The trainer runs already")
 
@@ -144,7 +144,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
 
         def create_all(**options: Any) -> Any:
             for node in node_trainers(trainer):
-                start_node(client, partial(create, **options), node)
+                _start_node(client, partial(create, **options), node)
             return create(**options)
 
         client.create_container = create_all
@@ -155,7 +155,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
             labels = container["Labels"]
             if trainer.key not in (labels.get(KEY_LABEL), labels.get(LEADER_LABEL)):
                 self.log.warning("removing the container %s of an earlier try", container["Id"][:12])
-                remove(self.cli, container["Id"])
+                _remove(self.cli, container["Id"])
 
 
 class DockerRunner(Runner):
@@ -183,16 +183,16 @@ class DockerRunner(Runner):
     def exists(self, key: str) -> bool:
         """Return whether there is a container of this key that was started."""
         with self.engine() as engine:
-            container = inspect(engine, key)
+            container = _inspect(engine, key)
         return container is not None and container["State"]["Status"] != "created"
 
     def exit_of(self, key: str) -> TrainerExit | None:
         """Return the container's exit code, and what the engine knows about it."""
         with self.engine() as engine:
-            container = inspect(engine, key)
+            container = _inspect(engine, key)
         if container is None:
             return TrainerExit(LOST, "lost its container: another process removed it")
-        return container_exit(container)
+        return _container_exit(container)
 
     def changes(self) -> Iterator[str]:
         """Yield the keys of the engine's events that a container has ended or is gone."""
@@ -204,7 +204,7 @@ class DockerRunner(Runner):
     def read_log(self, key: str, position: str) -> tuple[list[str], str]:
         """Return the container's next lines; ``position`` is the time stamp of the last one."""
         with self.engine() as engine:
-            if (container := inspect(engine, key)) is None:
+            if (container := _inspect(engine, key)) is None:
                 return [], position
             since = int(datetime.fromisoformat(f"{position[:19]}+00:00").timestamp()) if position else None
             output: bytes = engine.logs(container["Id"], timestamps=True, since=since)
@@ -218,8 +218,8 @@ class DockerRunner(Runner):
             for container in containers(engine, key):
                 with suppress(NotFound):
                     engine.stop(container["Id"], timeout=GRACE_SECONDS)
-                remove(engine, container["Id"])
-            remove_nodes(engine, key)
+                _remove(engine, container["Id"])
+            _remove_nodes(engine, key)
 
     def reap(self, is_active: IsActive) -> list[str]:
         """Remove orphaned containers from the engine."""
@@ -233,7 +233,7 @@ class DockerRunner(Runner):
                 # Without a DAG it is a probe that a worker left when it was killed.
                 if "dmls.dag" in labels and is_active(labels["dmls.dag"], labels["dmls.run"]):
                     continue
-                remove(engine, container["Id"])
+                _remove(engine, container["Id"])
                 removed.append(container["Id"][:12])
         return removed
 
@@ -257,7 +257,7 @@ def containers(engine: APIClient, key: str) -> list[dict[str, Any]]:
     return listed
 
 
-def inspect(engine: APIClient, key: str) -> dict[str, Any] | None:
+def _inspect(engine: APIClient, key: str) -> dict[str, Any] | None:
     """Return what the engine knows about a trainer's container; None if there is none."""
     for container in containers(engine, key):
         with suppress(NotFound):
@@ -266,10 +266,10 @@ def inspect(engine: APIClient, key: str) -> dict[str, Any] | None:
     return None
 
 
-def start_node(engine: APIClient, create: Callable[..., dict[str, Any]], node: Trainer) -> None:
+def _start_node(engine: APIClient, create: Callable[..., dict[str, Any]], node: Trainer) -> None:
     """Start a node's container, unless it runs already; ``create`` knows the options of its leader's."""
-    if (container := inspect(engine, node.key)) and container["State"]["Status"] in ("created", *EXITED):
-        remove(engine, container["Id"])
+    if (container := _inspect(engine, node.key)) and container["State"]["Status"] in ("created", *EXITED):
+        _remove(engine, container["Id"])
     try:
         container = create(
             command=node.arguments, name=node.key, labels=node.labels, environment=node.environment
@@ -281,13 +281,13 @@ def start_node(engine: APIClient, create: Callable[..., dict[str, Any]], node: T
     engine.start(container["Id"])
 
 
-def remove_nodes(engine: APIClient, key: str) -> None:
+def _remove_nodes(engine: APIClient, key: str) -> None:
     """Remove the containers of a trainer's nodes at once: they hold nothing that must be kept."""
     for container in engine.containers(all=True, filters={"label": f"{LEADER_LABEL}={key}"}):
-        remove(engine, container["Id"])
+        _remove(engine, container["Id"])
 
 
-def remove(engine: APIClient, container: str) -> None:
+def _remove(engine: APIClient, container: str) -> None:
     """Remove a container with its volume, unless another process does."""
     try:
         engine.remove_container(container, v=True, force=True)
@@ -298,7 +298,7 @@ def remove(engine: APIClient, container: str) -> None:
         log.info("container %s: %s", container[:12], error.explanation)
 
 
-def container_exit(container: dict[str, Any]) -> TrainerExit | None:
+def _container_exit(container: dict[str, Any]) -> TrainerExit | None:
     """Return how a container ended, from the engine's answer about it; None while it runs."""
     state = container["State"]
     if state["Status"] not in EXITED:

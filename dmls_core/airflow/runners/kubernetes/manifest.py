@@ -60,7 +60,7 @@ def label_value(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def pod_labels(labels: Mapping[str, str]) -> dict[str, str]:
+def _pod_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the pod's labels for a trainer's labels."""
     leader = {LEADER_LABEL: label_value(labels[LEADER_LABEL])} if LEADER_LABEL in labels else {}
     return {
@@ -83,17 +83,17 @@ def build_pod(trainer: Trainer, settings: AirflowSettings, context: Context) -> 
         name=name,
         random_name_suffix=False,
         image=settings.image,
-        arguments=[literal(argument) for argument in trainer.arguments],
-        labels=pod_labels(trainer.labels),
+        arguments=[_literal(argument) for argument in trainer.arguments],
+        labels=_pod_labels(trainer.labels),
         annotations=trainer.labels,
         env_vars=[NODE_ADDRESS] if NODE_TRAINERS in trainer.environment else None,
         env_from=[k8s.V1EnvFromSource(secret_ref=k8s.V1SecretEnvSource(name=name))],
-        container_resources=resources(trainer, settings),
+        container_resources=_resources(trainer, settings),
         volumes=[SCRATCH],
         volume_mounts=[SCRATCH_MOUNT],
         termination_grace_period=GRACE_SECONDS,
     )
-    return harden(search.build_pod_request_obj(context))
+    return _harden(search.build_pod_request_obj(context))
 
 
 def _template(pod: dict[str, Any]) -> dict[str, Any]:
@@ -101,12 +101,12 @@ def _template(pod: dict[str, Any]) -> dict[str, Any]:
     return {**pod, "spec": {"containers": [], **pod.get("spec", {})}}
 
 
-def literal(argument: str) -> str:
+def _literal(argument: str) -> str:
     """Return an argument that Kubernetes passes as it is: it would replace ``$(NAME)`` by a variable."""
     return argument.replace("$(", "$$(")
 
 
-def harden(pod: k8s.V1Pod) -> k8s.V1Pod:
+def _harden(pod: k8s.V1Pod) -> k8s.V1Pod:
     """Take all privileges from a pod, whatever its template and Airflow's ``pod_mutation_hook`` say."""
     spec = pod.spec
     spec.automount_service_account_token = spec.enable_service_links = False
@@ -128,7 +128,7 @@ def harden(pod: k8s.V1Pod) -> k8s.V1Pod:
     return pod
 
 
-def resources(trainer: Trainer, settings: AirflowSettings) -> k8s.V1ResourceRequirements:
+def _resources(trainer: Trainer, settings: AirflowSettings) -> k8s.V1ResourceRequirements:
     """Return what the pod reserves and may use: memory, limited CPUs, and a GPU on the `gpu` engine."""
     amounts = {"memory": str(trainer.memory)}
     if settings.cpus:

@@ -189,7 +189,7 @@ class ProcessRunner(Runner):
 
     def reap(self, is_active: IsActive) -> list[str]:
         """End trainers on this machine whose task is gone, and what trainers left behind."""
-        return reap_processes(self, is_active)
+        return _reap_processes(self, is_active)
 
 
 SHELL_SIGNALS = 128
@@ -209,7 +209,7 @@ def end_trainer(key: str) -> None:
     shutil.rmtree(trainers_folder() / key, ignore_errors=True)
 
 
-def reap_processes(runner: Runner, is_active: IsActive) -> list[str]:
+def _reap_processes(runner: Runner, is_active: IsActive) -> list[str]:
     """End this machine's orphans by their ``LABELS_VARIABLE`` and return their ids; for ``Runner.reap``."""
     import psutil
 

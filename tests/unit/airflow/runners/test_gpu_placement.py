@@ -75,6 +75,10 @@ def test_trainers_share_a_gpu_within_their_shares_of_its_memory():
     assert GpuSurvey([gpu()], {0: 4}, shares=4).free(GIB) == []
 
 
-def test_the_estimate_follows_the_files():
-    files = [DataObject("a/data.csv", "e", 1000), DataObject("a/data.parquet", "e", 1000)]
-    assert estimate_gpu_memory(files) == CONTEXT + 3 * (2000 + 4000)
+@pytest.mark.parametrize(
+    ("file", "factor"), [("csv", 2), ("tsv", 2), ("csv.gz", 4), ("parquet", 4), ("feather", 4)]
+)
+@pytest.mark.usefixtures("feather")
+def test_the_estimate_follows_the_formats_of_the_files(file: str, factor: int):
+    files = [DataObject(f"a/data.{file}", "e", 1000)] * 2
+    assert estimate_gpu_memory(files) == CONTEXT + 3 * 2000 * factor

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
+import pytest
 import xlsxwriter
 
+from dmls_core.data.formats.conversion import convert
 from dmls_core.spec.data_table import Data
 from dmls_core.testing import FormatSuite
 from dmls_core.testing.formats import ColumnValues
@@ -18,16 +20,28 @@ from dmls_core.testing.formats import ColumnValues
 GUIDE = Path(__file__).parents[4] / "docs" / "extending" / "formats.md"
 
 
-def test_the_text_format_of_the_guide(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(block, names)
-    path = tmp_path / "a.fwf.gz"
-    path.write_bytes(gzip.compress("city     size\nKöln,NRW   12\nUlm         3\n".encode()))
+class TestTextOfTheGuide(FormatSuite):
+    """The guide's format of text, which only the name of a file shows."""
 
-    names["FixedWidthFormat"]().convert(path, Data(), tmp_path / "out")
+    name = "fixed-width"
 
-    assert (tmp_path / "out").read_text() == 'city,size\n"Köln,NRW",12\nUlm,3\n'
+    @pytest.fixture(autouse=True)
+    def installed(self, install_format: Callable[[str, str], None]) -> None:
+        (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+        install_format("fixed-width = format_of_a_plugin:FixedWidthFormat", block)
+
+    def write(self, columns: ColumnValues, path: Path) -> None:
+        lines = zip(*([name, *values] for name, values in columns.items()), strict=True)
+        texts = (["" if cell is None else str(cell) for cell in line] for line in lines)
+        path.write_text("".join(f"{''.join(map('{:50}'.format, line))}\n" for line in texts))
+
+    def test_each_row_stays_in_its_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.fwf.gz"
+        path.write_bytes(gzip.compress("city     size\nKöln,NRW   12\n\nUlm         3\n".encode()))
+
+        plain = convert(path, self.data, tmp_path / "out")
+
+        assert plain.read_text() == 'city,size\n"Köln,NRW",12\n\nUlm,3\n'
 
 
 class TestCsv(FormatSuite):

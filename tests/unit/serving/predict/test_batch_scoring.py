@@ -82,6 +82,25 @@ def test_the_options_of_the_job_apply_and_others_become_csv(score, store):
     assert rows_of(store, "scored/lab/iris/may.jsonl.csv")[1][3] == "versicolor"
 
 
+@pytest.mark.usefixtures("feather")
+def test_a_format_of_a_plug_in_is_scored_and_becomes_csv(score, store):
+    table = io.BytesIO()
+    pl.DataFrame({"length": [1.0, None], "width": [0, 2]}).write_ipc(table)
+    done = score("may.feather", table.getvalue())
+    assert done.result == "scored/lab/iris/may.feather.csv"
+    assert [row[:4] for row in rows_of(store, done.result)[1:]] == [
+        ["1.0", "0", "1", "versicolor"],
+        ["NA", "2", "1", "virginica"],
+    ]
+    with pytest.raises(DataError, match=r"name it .csv, .+ \.feather, .+, or .toml for a table"):
+        score("may.dat", b"")
+
+
+def test_an_ending_in_capitals_is_the_same_ending(score, store):
+    assert score("MAY.PARQUET", parquet(length=[1.0], width=[0])).result == "scored/lab/iris/MAY.PARQUET"
+    assert score("MAY.CSV", b"length,width\n1,0\n").result == "scored/lab/iris/MAY.CSV"
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TextIO
 
+import polars as pl
 import pytest
 
 from dmls_core.airflow.settings import AirflowSettings
@@ -105,11 +107,18 @@ def test_a_file_is_read_as_the_spec_of_the_job_says(predict, monkeypatch):
     async def semicolons(content: bytes) -> AsyncIterator[bytes]:
         yield content
 
-    for name, content in {"a.csv": b"a;b\n1,5;2\n", "a.csv.gz": gzip.compress(b"a;b\n1,5;2\n")}.items():
+    table = io.BytesIO()
+    pl.DataFrame({"a": [1.5], "b": [2]}).write_parquet(table)
+    files = {
+        "a.csv": b"a;b\n1,5;2\n",
+        "a.csv.gz": gzip.compress(b"a;b\n1,5;2\n"),
+        "a.parquet": table.getvalue(),
+    }
+    for name, content in files.items():
         assert run_coroutine(collect(predictions.score_csv(semicolons(content), "lab", "iris", name))) == [
             LINE.encode()
         ]
-    assert seen == ["a,b\n1.5,2\n"] * 2
+    assert seen == ["a,b\n1.5,2\n"] * 3
 
 
 async def collect(stream) -> list[bytes]:
