@@ -15,6 +15,7 @@ from dmls_core.data.formats.conversion import convert
 from dmls_core.data.formats.names import file_format
 from dmls_core.data.formats.parquet_source import reading
 from dmls_core.data.formats.source import FileSource
+from dmls_core.data.table.columns import PADDED
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec.data_table import Data
@@ -149,8 +150,10 @@ def _typed(source: FileSource, path: Path) -> pl.LazyFrame:
     texts = {name: _text(name) for name in names}
     counts = [text.is_null().sum().alias(f"{at} null") for at, text in enumerate(texts.values())]
     for at, text in enumerate(texts.values()):
+        # As a number, a code such as 02138 would lose its zeros before the spec can call it a category.
+        plain = pl.when(~text.str.contains(PADDED)).then(text)
         counts += [
-            text.cast(dtype, strict=False).is_null().sum().alias(f"{at} {dtype}")
+            plain.cast(dtype, strict=False).is_null().sum().alias(f"{at} {dtype}")
             for dtype in (pl.Int64, pl.Float64)
         ]
     counted = scan.select(counts).collect(engine="streaming").row(0, named=True)

@@ -5,9 +5,12 @@ The form, the command line and ``_status`` use the same words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
+from dmls_core.data.encoder import is_missing
 from dmls_core.data.leaks import Relation
+from dmls_core.data.table.columns import PADDED
 
 MOST = 8
 """Columns, or relations between columns, in the notes."""
@@ -23,13 +26,38 @@ def relation_notes(relations: Sequence[Relation], target: str) -> list[str]:
     return [one.message for one in (*of_target, *others)[:MOST]]
 
 
+def first_padded(values: Iterable[object]) -> str:
+    """Return the first text with leading zeros in a column of integers; empty if there is none."""
+    texts = [value.strip() for value in values if isinstance(value, str) and not is_missing(value)]
+    if any("." in text for text in texts):
+        return ""
+    return next((text for text in texts if re.match(PADDED, text)), "")
+
+
+def padded_notes(categories: Sequence[tuple[str, str]], numbers: Sequence[tuple[str, str]]) -> list[str]:
+    """Return sentences on columns with leading zeros, each with one of its texts."""
+    notes = []
+    if categories:
+        notes.append(f"Read as categories, since numbers lack their leading zeros: {_listed(categories)}.")
+    if numbers:
+        notes.append(
+            f"Read as numbers, without their leading zeros: {_listed(numbers)}. "
+            "Name those that are codes in [columns] categorical."
+        )
+    return notes
+
+
 def left_out_note(columns: Sequence[tuple[str, str]]) -> str:
     """Return a sentence on columns that are no features, each with its reason; empty if there are none."""
     if not columns:
         return ""
-    shown = ", ".join(f"{name} ({reason})" for name, reason in columns[:MOST])
+    return f"Left out of the training: {_listed(columns)}."
+
+
+def _listed(columns: Sequence[tuple[str, str]]) -> str:
+    shown = ", ".join(f"{name} ({remark})" for name, remark in columns[:MOST])
     more = f", and {len(columns) - MOST:,} more" if len(columns) > MOST else ""
-    return f"Left out of the training: {shown}{more}."
+    return f"{shown}{more}"
 
 
 def repeated_note(repeated: int, rows: int) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +11,20 @@ from dmls_core.data.formats.data_files import open_source
 from dmls_core.data.leaks import ROWS, Relation, find_relations
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
-from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes, repeated_note
+from dmls_core.intake.data_notes import (
+    MOST,
+    first_padded,
+    left_out_note,
+    padded_notes,
+    relation_notes,
+    repeated_note,
+)
 from dmls_core.intake.schema_inference.draft import describe
 from dmls_core.intake.schema_inference.sample import sample_file
 from dmls_core.settings import DataLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dmls_core.data.table.table import Table
     from dmls_core.spec import Spec
@@ -35,11 +41,27 @@ def describe_table(table: Table, paths: Sequence[Path], spec: Spec, *, sample: b
         targets = np.unique(table.target, return_inverse=True)[1].astype(np.uint64)
         hashes = hash_rows(table.matrix) ^ targets
         notes.append(repeated_note(len(hashes) - len(np.unique(hashes)), len(hashes)))
-    notes.append(left_out_note(_left_out(paths[0], spec)))
+    columns = _sample(paths[0])
+    numbers = [column.name for column in table.columns if column.categories is None]
+    padded = [(name, text) for name in numbers if (text := first_padded(columns.get(name, ((), ""))[0]))]
+    notes += padded_notes([], padded)
+    notes.append(left_out_note(_left_out(paths[0], spec, columns)))
     return list(filter(None, notes))
 
 
-def _left_out(path: Path, spec: Spec) -> list[tuple[str, str]]:
+def _sample(path: Path) -> dict[str, tuple[Sequence[Any], str]]:
+    """Return values of each column of a file, and its type; none if it is not named as a data file."""
+    try:
+        sample = sample_file(path, keys={})
+    except DataError:
+        return {}
+    types = sample.types or ("",) * len(sample.names)
+    return dict(zip(sample.names, zip(sample.columns, types, strict=True), strict=True))
+
+
+def _left_out(
+    path: Path, spec: Spec, sample: Mapping[str, tuple[Sequence[Any], str]]
+) -> list[tuple[str, str]]:
     """Return the columns of a file that have no role, and why each is none of the features."""
     columns = spec.columns
     roles = {columns.target, columns.id, columns.time, columns.group, columns.weight}
@@ -53,14 +75,7 @@ def _left_out(path: Path, spec: Spec) -> list[tuple[str, str]]:
 
     source = open_source(path, spec.data.format, DataLimits.from_environment())
     out = [name for name in source.names if is_out(name)]
-    reasons: dict[str, str] = {}
-    if out:
-        with suppress(DataError):  # it is not named as a data file
-            sample = sample_file(path, keys={})
-            types = sample.types or ("",) * len(sample.names)
-            for name, values, dtype in zip(sample.names, sample.columns, types, strict=True):
-                if name in out[:MOST]:
-                    reasons[name] = describe(name, values, dtype).reason
+    reasons = {name: describe(name, *sample[name]).reason for name in out[:MOST] if name in sample}
     return [(name, reasons.get(name) or BY_SPEC) for name in out]
 
 

@@ -28,6 +28,9 @@ from dmls_core.data.table.table import TableColumn
 from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task
 
+PADDED = r"^[+-]?0\d+$"
+"""Digits with leading zeros, as in postal codes: a number lacks them."""
+
 _DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?$"
 
 _WRITTEN = (

@@ -19,7 +19,7 @@ from dmls_core.data.formats.names import format_of, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.table.reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
-from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes
+from dmls_core.intake.data_notes import MOST, first_padded, left_out_note, padded_notes, relation_notes
 from dmls_core.intake.schema_inference.draft import (
     SHOWN,
     ColumnKind,
@@ -163,11 +163,23 @@ def _notes(columns: Sequence[InferredColumn], guess: TargetGuess, sample: Sample
     if target.missing:
         prefix = "" if sample.complete else "In a sample, "
         notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")
-    notes += [*_ambiguous(columns, sample), *sample.notes]
+    notes += [*_padded(columns, target, sample), *_ambiguous(columns, sample), *sample.notes]
     if sample.extent:
         notes.append(f"The sample is from {sample.extent}.")
     out = [(column.name, column.reason) for column in columns if column.reason and column != target]
     return [*notes, *filter(None, [left_out_note(out)])]
+
+
+def _padded(columns: Sequence[InferredColumn], target: InferredColumn, sample: Sample) -> list[str]:
+    """Return notes on columns with leading zeros, by whether the draft keeps them."""
+    padded = [
+        (column, text)
+        for column, values in zip(columns, sample.columns, strict=True)
+        if column.kind in ("category", "code", "number") and (text := first_padded(values))
+    ]
+    categories = [(column.name, text) for column, text in padded if column.kind == "category"]
+    numbers = [(column.name, text) for column, text in padded if column.kind != "category"]
+    return padded_notes(categories, [number for number in numbers if number[0] != target.name])
 
 
 _THREE = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")

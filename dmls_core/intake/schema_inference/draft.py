@@ -16,6 +16,7 @@ from dmls_core.data.encoder import category_text, is_missing, number
 from dmls_core.data.moments import DateOrder
 from dmls_core.data.table.dates import ORDERS, fitting_orders
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.intake.data_notes import first_padded
 from dmls_core.spec.definitions import Task
 
 ColumnKind = Literal["number", "code", "category", "date", "id", "text", "constant", "empty", "unusable"]
@@ -136,6 +137,9 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Inferr
         return InferredColumn(name, "date", missing, len(counts), top, orders=orders)
     numbers = _numbers(present, counts)
     column_kind = _column_kind(name, present, counts, numbers)
+    padded = numbers is not None and column_kind in ("number", "code") and first_padded(present)
+    if padded and len(counts) <= _most_categories(len(present)):
+        return InferredColumn(name, "category", missing, len(counts), top)
     if numbers is None:
         orders = _orders(present) if column_kind == "date" else ()
         flaw = _flaw(counts) if column_kind == "text" else ""
@@ -163,13 +167,16 @@ def _column_kind(
             return "date"
         if distinct == rows and rows > FEW and (_names_rows(name) or _share(present, _UUID) >= _MOSTLY):
             return "id"
-        most = min(_CATEGORIES, max(FEW // 2, rows // _CATEGORY_ROWS))
-        return "category" if distinct <= most else "text"
+        return "category" if distinct <= _most_categories(rows) else "text"
     if not all(value.is_integer() for value in numbers):
         return "number"
     if distinct == rows and rows > FEW and (_names_rows(name) or _counts_up(numbers)):
         return "id"
     return "code" if distinct <= FEW and rows >= _CODE_ROWS * distinct else "number"
+
+
+def _most_categories(rows: int) -> int:
+    return min(_CATEGORIES, max(FEW // 2, rows // _CATEGORY_ROWS))
 
 
 def _numbers(present: Sequence[Any], counts: Counter[str]) -> list[float] | None:

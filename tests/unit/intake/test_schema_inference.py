@@ -113,6 +113,27 @@ def test_missing_values_and_classes_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("texts", "kind", "note"),
+    [
+        (["02138", "2138", "10001"], "category", "Read as categories, since numbers lack"),
+        ([f"{row:05}" for row in range(7, 7 + 9 * ROWS, 9)], "number", "Read as numbers, without their"),
+        ([f"{row:05}" for row in range(ROWS)], "id", ""),
+        (["00.5", "01", "2"], "number", ""),
+        (["0", "1", "2"], "code", ""),
+    ],
+)
+def test_leading_zeros_do_not_vanish_without_a_word(texts: list[str], kind: str, note: str) -> None:
+    found = look({"zip": (texts * ROWS)[:ROWS], "size": NUMBERS, "price": NUMBERS[::-1]})
+
+    assert kinds(found)["zip"] == kind
+    assert ("zip" in found.document["columns"].get("categorical", ())) == (kind == "category")
+    assert [text for text in found.notes if "leading zeros" in text] == [
+        text for text in found.notes if note and text.startswith(note) and f"zip ({texts[0]})" in text
+    ]
+    assert any("leading zeros" in text for text in found.notes) == bool(note)
+
+
+@pytest.mark.parametrize(
     ("columns", "target", "task"),
     [
         ({"a": NUMBERS, "species": CLASSES}, "species", "classification"),
