@@ -73,9 +73,10 @@ def _left_out(
     def is_out(name: str) -> bool:
         return name not in roles and (name not in listed if listed else name in dropped)
 
-    source = open_source(path, spec.data.format, DataLimits.from_environment())
+    limits = DataLimits.from_environment()
+    source = open_source(path, spec.data.format, limits)
     out = [name for name in source.names if is_out(name)]
-    reasons = {name: describe(name, *sample[name]).reason for name in out[:MOST] if name in sample}
+    reasons = {name: describe(name, *sample[name], limits).reason for name in out[:MOST] if name in sample}
     return [(name, reasons.get(name) or BY_SPEC) for name in out]
 
 

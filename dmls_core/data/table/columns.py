@@ -160,10 +160,15 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
         return _number(replace_texts(series, texts.frame["text"], booleans))
     if texts.are_dates:
         return date_issue(series.name, first_row(series, texts.frame["text"]))
-    most = min(limits.found_categories, max(_FEW, texts.rows // 2))
+    most = most_categories(texts.rows, limits)
     if texts.distinct > most:
         return _too_many_texts(series, texts, most, limits)
     return _category(series, texts, limits.categories)
+
+
+def most_categories(rows: int, limits: DataLimits) -> int:
+    """Return up to how many distinct texts a column with ``rows`` of them is a category by default."""
+    return min(limits.found_categories, max(_FEW, rows // 2))
 
 
 def _too_many_texts(series: pl.Series, texts: DistinctTexts, most: int, limits: DataLimits) -> ColumnIssue:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from dmls_core.intake.schema_inference.sample import (
 )
 from dmls_core.intake.schema_inference.sampled_rows import Sample
 from dmls_core.intake.schema_inference.target import TargetGuess, choose_target, guess_target, guess_task
+from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task
 
 __all__ = [
@@ -123,7 +125,7 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
         DataError: no column can be the target, or no column is left as a feature.
     """
     types = sample.types or ("",) * len(sample.names)
-    columns = tuple(map(describe, sample.names, sample.columns, types))
+    columns = tuple(map(describe, sample.names, sample.columns, types, repeat(DataLimits.from_environment())))
     if target:
         guess: TargetGuess | None = choose_target(columns, sample.columns, target, file)
     else:

@@ -108,7 +108,7 @@ def guess_task(column: InferredColumn) -> Task:
     Text is classification. Integers are classes if there are two, or few that recur often.
     """
     few = column.whole and column.distinct == 2 and column.high is not None
-    return "classification" if few or column.kind in ("category", "code") else "regression"
+    return "classification" if few or column.kind in ("category", "code", "text") else "regression"
 
 
 def _score(position: int, column: InferredColumn, names: set[str], *, last: int) -> float:

@@ -26,7 +26,7 @@ const KINDS = {
   category: "category",
   date: "date",
   id: "ID",
-  text: "free text",
+  text: "text",
   constant: "constant",
   empty: "empty",
   unusable: "nested or binary",

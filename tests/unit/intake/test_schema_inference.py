@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dmls_core import sandbox
+from dmls_core.data.formats.data_files import ColumnIssue
+from dmls_core.data.table.columns import read_feature
 from dmls_core.errors import DataError
 from dmls_core.intake.csv_check import check_csv_head
 from dmls_core.intake.schema_inference import (
@@ -27,7 +29,7 @@ from dmls_core.intake.schema_inference import (
     read_sample,
 )
 from dmls_core.models import CATALOGUE, load_spec
-from dmls_core.settings import IntakeLimits
+from dmls_core.settings import DataLimits, IntakeLimits
 from dmls_core.spec.definitions import AUTO
 from dmls_core.spec.toml_io import toml_text
 
@@ -131,6 +133,44 @@ def test_leading_zeros_do_not_vanish_without_a_word(texts: list[str], kind: str,
         text for text in found.notes if note and text.startswith(note) and f"zip ({texts[0]})" in text
     ]
     assert any("leading zeros" in text for text in found.notes) == bool(note)
+
+
+MANY = "too many distinct values to be a category by default: name it in [columns] categorical to use it"
+
+
+@pytest.mark.parametrize(
+    ("distinct", "rows", "reason"),
+    [
+        (10, 10, ""),
+        (30, 60, ""),
+        (31, 60, "free text"),
+        (120, 3_000, ""),
+        (255, 1_500, ""),
+        (256, 1_500, MANY),
+    ],
+)
+def test_the_draft_and_the_training_call_the_same_texts_categories(
+    distinct: int, rows: int, reason: str
+) -> None:
+    texts = [f"code {row % distinct}" for row in range(rows)]
+
+    found = look({"code": texts, "a": list(range(0, 3 * rows, 3)), "target": ["x", "y"] * (rows // 2)})
+
+    assert (column(found, "code").kind, column(found, "code").reason) == (
+        "text" if reason else "category",
+        reason,
+    )
+    trained = read_feature(pl.Series(texts, dtype=pl.Categorical()), DataLimits(), categorical=False)
+    assert isinstance(trained, ColumnIssue) == bool(reason)
+
+
+def test_a_target_of_texts_is_a_class() -> None:
+    texts = [f"code {row}" for row in range(300)]
+    content = csv_of({"a": list(range(0, 900, 3)), "code": texts})
+
+    found = infer_schema("a.csv", read_sample("a.csv", content, complete=True), "code")
+
+    assert (column(found, "code").kind, found.task) == ("text", "classification")
 
 
 @pytest.mark.parametrize(
