@@ -161,7 +161,8 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
 def _notes(columns: Sequence[InferredColumn], guess: TargetGuess, sample: Sample) -> list[str]:
     """Return what ``dmls validate`` and ``_status`` say of the drafted spec."""
     target = guess.column
-    notes = relation_notes(guess.relations, target.name)
+    # What gives a target away is worth a word once it is the target for sure.
+    notes = relation_notes(guess.relations, target.name if guess.certain else "")
     if target.missing:
         prefix = "" if sample.complete else "In a sample, "
         notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")

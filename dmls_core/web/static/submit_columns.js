@@ -197,7 +197,7 @@ function likely(schema, choose) {
 /** Point out columns that give the target away, then those that give each other away. */
 function relations(all, target, ignore) {
   const own = (one) => one.other === target?.name || (one.both && one.column === target?.name);
-  const found = all.filter((one) => one.both || own(one) || !target);
+  const found = all.filter((one) => one.both || own(one));
   if (!found.length) return null;
   const sorted = found.sort((one, other) => own(other) - own(one)).slice(0, RELATIONS);
   return h("ul", { class: "note warn" }, sorted.map((one) => {

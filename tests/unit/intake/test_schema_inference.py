@@ -223,6 +223,26 @@ def test_a_guess_is_certain_only_without_a_rival(columns: dict[str, list[Any]], 
     assert found.guess.likely[0] == found.guess.column.name
 
 
+def test_a_column_that_is_mostly_empty_is_not_taken_for_the_target() -> None:
+    sparse = ["" if row > 2 else row for row in range(ROWS)]
+    named = {"a": NUMBERS, "b": NUMBERS[::-1], "income": sparse}
+    unlabelled = ["" if row % 2 else text for row, text in enumerate(CLASSES)]
+
+    assert look(named).guess.likely == ("a", "b", "income")
+    assert look({"a": NUMBERS, "label": unlabelled, "b": NUMBERS[::-1]}).guess.likely[0] == "label"
+
+
+def test_a_target_that_nobody_chose_is_given_away_by_nothing() -> None:
+    content = csv_of({"a": NUMBERS, "grade": PASSENGERS["class"], "deck": PASSENGERS["deck"]})
+    sample = read_sample("a.csv", content, complete=True)
+    note = "deck gives grade away: exclude it with [columns] drop, unless it is known before grade is."
+
+    guessed, chosen = infer_schema("a.csv", sample), infer_schema("a.csv", sample, "grade")
+
+    assert (guessed.guess.column.name, guessed.guess.certain, guessed.notes) == ("grade", False, ())
+    assert chosen.notes == (note,)
+
+
 def test_a_coordinate_is_not_taken_for_the_target() -> None:
     found = look({"x": NUMBERS, "y": NUMBERS[::-1], "height": [number**2 for number in NUMBERS]})
 
