@@ -100,7 +100,7 @@ def write_snapshot(
                 declared.append((addresses[at], dict(scan.collect_schema())))
         else:
             source = file_format(path.name, data.format).open(converted, limits)
-            scan = _typed(source, folder / f"{at}.parquet")
+            scan = _typed(source, folder / f"{at}.parquet", data.not_missing)
         present = scan.collect_schema().names()
         scan = scan.with_columns(
             _partition(name, text) for name, text in values.items() if name not in present
@@ -143,11 +143,14 @@ def _listed(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
-def _typed(source: FileSource, path: Path) -> pl.LazyFrame:
+def _typed(source: FileSource, path: Path, not_missing: Collection[str]) -> pl.LazyFrame:
     """Return a file without types as a frame: whole numbers, numbers or text by all values of a column."""
     names = [name for name, _ in source.column_types]
     scan, rows = source.store(dict.fromkeys(names, pl.String()), path)
-    texts = {name: _text(name) for name in names}
+    # What is missing in a text depends on the spec: such a column stays as it is.
+    missing = sorted(MISSING.difference(not_missing))
+    stripped = {name: pl.col(name).str.strip_chars() for name in names}
+    texts = {name: pl.when(~text.is_in(missing)).then(text) for name, text in stripped.items()}
     counts = [text.is_null().sum().alias(f"{at} null") for at, text in enumerate(texts.values())]
     for at, text in enumerate(texts.values()):
         # As a number, a code such as 02138 would lose its zeros before the spec can call it a category.
@@ -160,16 +163,10 @@ def _typed(source: FileSource, path: Path) -> pl.LazyFrame:
     columns = []
     for at, (name, text) in enumerate(texts.items()):
         null = counted[f"{at} null"]
-        number = next(
-            (dtype for dtype in (pl.Int64, pl.Float64) if counted[f"{at} {dtype}"] == null), pl.String
-        )
-        columns.append((text if null < rows else pl.lit(None)).cast(number).alias(name))
+        number = next((dtype for dtype in (pl.Int64, pl.Float64) if counted[f"{at} {dtype}"] == null), None)
+        values = pl.col(name) if number is None else text.cast(number)
+        columns.append((values if null < rows else pl.lit(None, number)).alias(name))
     return scan.select(columns)
-
-
-def _text(name: str) -> pl.Expr:
-    text = pl.col(name).str.strip_chars()
-    return pl.when(~text.is_in(sorted(MISSING))).then(text)
 
 
 def _partition(name: str, text: str) -> pl.Expr:

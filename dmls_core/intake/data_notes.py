@@ -6,9 +6,12 @@ The form, the command line and ``_status`` use the same words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from dmls_core.data.encoder import is_missing
+from dmls_core.data.encoder import category_text, is_missing
+from dmls_core.data.formats.missing_marks import count_missing, find_values
 from dmls_core.data.leaks import Relation
 from dmls_core.data.table.columns import PADDED
 
@@ -45,6 +48,31 @@ def padded_notes(categories: Sequence[tuple[str, str]], numbers: Sequence[tuple[
             "Name those that are codes in [columns] categorical."
         )
     return notes
+
+
+def missing_texts_note(
+    columns: Mapping[str, Sequence[Any]], target: str, not_missing: Collection[str], *, complete: bool
+) -> str:
+    """Return a sentence on texts that are read as missing values in columns of texts, given by raw values.
+
+    ``complete`` says whether these are all rows. The sentence is empty if there are no such texts.
+    """
+    remarks, values = [], dict[str, None]()
+    for name, cells in columns.items():
+        missing = count_missing(cells, not_missing)
+        if not missing:
+            continue
+        rows = (f"{text!r} in {count:,} row{'s' * (count > 1)}" for text, count in missing.most_common())
+        remarks.append((name, ", ".join(rows)))
+        others = Counter(text for cell in cells if (text := category_text(cell, not_missing)) is not None)
+        values |= dict.fromkeys(find_values(missing, others, is_target=name == target))
+    if not remarks:
+        return ""
+    note = f"{'Read' if complete else 'In a sample, read'} as missing values: {_listed(remarks)}."
+    if not values:
+        return note
+    texts, listed = " or ".join(map(repr, values)), ", ".join(f'"{text}"' for text in [*not_missing, *values])
+    return f"{note} If {texts} is a value there, set [data] not_missing = [{listed}]."
 
 
 def left_out_note(columns: Sequence[tuple[str, str]]) -> str:

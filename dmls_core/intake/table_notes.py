@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dmls_core.intake.data_notes import (
     MOST,
     first_padded,
     left_out_note,
+    missing_texts_note,
     padded_notes,
     relation_notes,
     repeated_note,
@@ -24,9 +25,10 @@ from dmls_core.intake.schema_inference.sample import sample_file
 from dmls_core.settings import DataLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from dmls_core.data.table.table import Table
+    from dmls_core.intake.schema_inference.sampled_rows import Sample
     from dmls_core.spec import Spec
 
 BY_SPEC = "the spec excludes it"
@@ -41,27 +43,35 @@ def describe_table(table: Table, paths: Sequence[Path], spec: Spec, *, sample: b
         targets = np.unique(table.target, return_inverse=True)[1].astype(np.uint64)
         hashes = hash_rows(table.matrix) ^ targets
         notes.append(repeated_note(len(hashes) - len(np.unique(hashes)), len(hashes)))
-    columns = _sample(paths[0])
-    numbers = [column.name for column in table.columns if column.categories is None]
-    padded = [(name, text) for name in numbers if (text := first_padded(columns.get(name, ((), ""))[0]))]
-    notes += padded_notes([], padded)
-    notes.append(left_out_note(_left_out(paths[0], spec, columns)))
+    rows = _sample(paths[0])
+    if rows is not None:
+        columns = dict(zip(rows.names, rows.columns, strict=True))
+        numbers = [column.name for column in table.columns if column.categories is None]
+        padded = [(name, text) for name in numbers if (text := first_padded(columns.get(name, ())))]
+        notes += padded_notes([], padded)
+        texts = [column.name for column in table.columns if column.categories is not None]
+        texts += [table.target_name] if table.labels else []
+        notes.append(
+            missing_texts_note(
+                {name: columns[name] for name in texts if name in columns},
+                table.target_name,
+                spec.data.not_missing,
+                complete=rows.complete and len(paths) == 1 and not sample,
+            )
+        )
+    notes.append(left_out_note(_left_out(paths[0], spec, rows)))
     return list(filter(None, notes))
 
 
-def _sample(path: Path) -> dict[str, tuple[Sequence[Any], str]]:
-    """Return values of each column of a file, and its type; none if it is not named as a data file."""
+def _sample(path: Path) -> Sample | None:
+    """Return rows of a file; None if it is not named as a data file."""
     try:
-        sample = sample_file(path, keys={})
+        return sample_file(path, keys={})
     except DataError:
-        return {}
-    types = sample.types or ("",) * len(sample.names)
-    return dict(zip(sample.names, zip(sample.columns, types, strict=True), strict=True))
+        return None
 
 
-def _left_out(
-    path: Path, spec: Spec, sample: Mapping[str, tuple[Sequence[Any], str]]
-) -> list[tuple[str, str]]:
+def _left_out(path: Path, spec: Spec, sample: Sample | None) -> list[tuple[str, str]]:
     """Return the columns of a file that have no role, and why each is none of the features."""
     columns = spec.columns
     roles = {columns.target, columns.id, columns.time, columns.group, columns.weight}
@@ -76,7 +86,12 @@ def _left_out(
     limits = DataLimits.from_environment()
     source = open_source(path, spec.data.format, limits)
     out = [name for name in source.names if is_out(name)]
-    reasons = {name: describe(name, *sample[name], limits).reason for name in out[:MOST] if name in sample}
+    reasons: dict[str, str] = {}
+    if sample is not None:
+        types = sample.types or ("",) * len(sample.names)
+        for name, values, dtype in zip(sample.names, sample.columns, types, strict=True):
+            if name in out[:MOST]:
+                reasons[name] = describe(name, values, dtype, limits, spec.data.not_missing).reason
     return [(name, reasons.get(name) or BY_SPEC) for name in out]
 
 

@@ -6,7 +6,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import pairwise
@@ -115,9 +115,27 @@ class InferredColumn:
         return fields | {"reason": self.reason}
 
 
-def describe(name: str, values: Sequence[Any], kind_of_file: str, limits: DataLimits) -> InferredColumn:
-    """Describe a column of the sample from its raw values, and its type unless the file has none."""
-    present = [value for value in values if not is_missing(value)]
+def describe(
+    name: str,
+    values: Sequence[Any],
+    kind_of_file: str,
+    limits: DataLimits,
+    not_missing: Collection[str] = (),
+) -> InferredColumn:
+    """Describe a column of the sample from its raw values, and its type unless the file has none.
+
+    The texts ``not_missing`` are values, except among numbers and dates.
+    """
+    column = _describe(name, values, kind_of_file, limits, ())
+    if not not_missing or column.low is not None or column.kind in ("number", "date", "unusable"):
+        return column
+    return _describe(name, values, kind_of_file, limits, not_missing)
+
+
+def _describe(
+    name: str, values: Sequence[Any], kind_of_file: str, limits: DataLimits, not_missing: Collection[str]
+) -> InferredColumn:
+    present = [value for value in values if not is_missing(value, not_missing)]
     missing = len(values) - len(present)
     if not values:
         orders = ORDERS if kind_of_file.startswith(("Date", "Time")) else ()
@@ -126,7 +144,7 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str, limits: DataLi
         return InferredColumn(name, "unusable", missing, 0)
     if not present:
         return InferredColumn(name, "empty", missing, 0)
-    counts = Counter(category_text(value) or "" for value in present)
+    counts = Counter(category_text(value, not_missing) or "" for value in present)
     top = tuple((text[:SHOWN], count) for text, count in counts.most_common(TOP))
     if any(isinstance(value, date | datetime | time | timedelta) for value in present):
         return InferredColumn(name, "date", missing, len(counts), top, orders=_orders(present))

@@ -112,7 +112,8 @@ def guess_task(column: InferredColumn) -> Task:
     Text is classification. Integers are classes if there are two, or few that recur often.
     """
     few = column.whole and column.distinct == 2 and column.high is not None
-    return "classification" if few or column.kind in ("category", "code", "text") else "regression"
+    same = column.kind == "constant" and column.low is None
+    return "classification" if few or same or column.kind in ("category", "code", "text") else "regression"
 
 
 def _score(position: int, column: InferredColumn, names: set[str], *, last: int) -> float:

@@ -94,6 +94,7 @@ export function showColumns(state, changed) {
   const used = (name) => roleOf(columns, name) !== "out";
   summary(schema, target, choose);
   put(byId("relations"), relations(schema.relations.filter((one) => used(one.column) && used(one.other)), target, ignore));
+  put(byId("remarks"), schema.remarks.length ? h("ul", { class: "note warn" }, schema.remarks.map((text) => h("li", { text }))) : null);
   put(byId("left-out"), leftOut(schema, columns, target));
   balance(schema, target, state.document.search?.metric);
   byId("columns").replaceChildren(
