@@ -51,11 +51,17 @@ def padded_notes(categories: Sequence[tuple[str, str]], numbers: Sequence[tuple[
 
 
 def missing_texts_note(
-    columns: Mapping[str, Sequence[Any]], target: str, not_missing: Collection[str], *, complete: bool
+    columns: Mapping[str, Sequence[Any]],
+    target: str,
+    not_missing: Collection[str],
+    *,
+    quoted: Collection[str],
+    complete: bool,
 ) -> str:
     """Return a sentence on texts that are read as missing values in columns of texts, given by raw values.
 
-    ``complete`` says whether these are all rows. The sentence is empty if there are no such texts.
+    ``quoted`` are texts in quotes where others have none. ``complete`` says whether these are all rows. The
+    sentence is empty if there are no such texts.
     """
     remarks, values = [], dict[str, None]()
     for name, cells in columns.items():
@@ -65,7 +71,7 @@ def missing_texts_note(
         rows = (f"{text!r} in {count:,} row{'s' * (count > 1)}" for text, count in missing.most_common())
         remarks.append((name, ", ".join(rows)))
         others = Counter(text for cell in cells if (text := category_text(cell, not_missing)) is not None)
-        values |= dict.fromkeys(find_values(missing, others, is_target=name == target))
+        values |= dict.fromkeys(find_values(missing, others, quoted, is_target=name == target))
     if not remarks:
         return ""
     note = f"{'Read' if complete else 'In a sample, read'} as missing values: {_listed(remarks)}."

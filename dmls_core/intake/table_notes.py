@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.data_files import open_source
 from dmls_core.data.leaks import ROWS, Relation, find_relations
 from dmls_core.data.split.grouping import hash_rows
@@ -43,24 +44,29 @@ def describe_table(table: Table, paths: Sequence[Path], spec: Spec, *, sample: b
         targets = np.unique(table.target, return_inverse=True)[1].astype(np.uint64)
         hashes = hash_rows(table.matrix) ^ targets
         notes.append(repeated_note(len(hashes) - len(np.unique(hashes)), len(hashes)))
-    rows = _sample(paths[0])
+    source = open_source(paths[0], spec.data.format, DataLimits.from_environment())
+    left_out = _left_out(source.names, spec)
+    used = {*(column.name for column in table.columns), table.target_name}
+    texts = any(name in used and kind in ("text", "category") for name, kind in source.column_types)
+    rows = _sample(paths[0]) if left_out or texts or not is_parquet(paths[0]) else None
     if rows is not None:
-        columns = dict(zip(rows.names, rows.columns, strict=True))
-        numbers = [column.name for column in table.columns if column.categories is None]
-        padded = [(name, text) for name in numbers if (text := first_padded(columns.get(name, ())))]
-        notes += padded_notes([], padded)
-        texts = [column.name for column in table.columns if column.categories is not None]
-        texts += [table.target_name] if table.labels else []
-        notes.append(
-            missing_texts_note(
-                {name: columns[name] for name in texts if name in columns},
-                table.target_name,
-                spec.data.not_missing,
-                complete=rows.complete and len(paths) == 1 and not sample,
-            )
-        )
-    notes.append(left_out_note(_left_out(paths[0], spec, rows)))
+        notes += _text_notes(table, rows, spec, complete=rows.complete and len(paths) == 1 and not sample)
+    notes.append(left_out_note(_reasons(left_out, rows, spec)))
     return list(filter(None, notes))
+
+
+def _text_notes(table: Table, rows: Sample, spec: Spec, *, complete: bool) -> list[str]:
+    """Return the notes on what the texts of a file lose when they become numbers or missing values."""
+    columns = dict(zip(rows.names, rows.columns, strict=True))
+    numbers = [column.name for column in table.columns if column.categories is None]
+    padded = [(name, text) for name in numbers if (text := first_padded(columns.get(name, ())))]
+    names = [column.name for column in table.columns if column.categories is not None]
+    names += [table.target_name] if table.labels else []
+    texts = {name: columns[name] for name in names if name in columns}
+    missing = missing_texts_note(
+        texts, table.target_name, spec.data.not_missing, quoted=rows.quoted, complete=complete
+    )
+    return [*padded_notes([], padded), missing]
 
 
 def _sample(path: Path) -> Sample | None:
@@ -71,8 +77,8 @@ def _sample(path: Path) -> Sample | None:
         return None
 
 
-def _left_out(path: Path, spec: Spec, sample: Sample | None) -> list[tuple[str, str]]:
-    """Return the columns of a file that have no role, and why each is none of the features."""
+def _left_out(names: Sequence[str], spec: Spec) -> list[str]:
+    """Return the columns of a file that have no role."""
     columns = spec.columns
     roles = {columns.target, columns.id, columns.time, columns.group, columns.weight}
     listed = frozenset(columns.features)
@@ -83,16 +89,19 @@ def _left_out(path: Path, spec: Spec, sample: Sample | None) -> list[tuple[str, 
     def is_out(name: str) -> bool:
         return name not in roles and (name not in listed if listed else name in dropped)
 
-    limits = DataLimits.from_environment()
-    source = open_source(path, spec.data.format, limits)
-    out = [name for name in source.names if is_out(name)]
+    return [name for name in names if is_out(name)]
+
+
+def _reasons(names: Sequence[str], rows: Sample | None, spec: Spec) -> list[tuple[str, str]]:
+    """Return why each of these columns is none of the features."""
     reasons: dict[str, str] = {}
-    if sample is not None:
-        types = sample.types or ("",) * len(sample.names)
-        for name, values, dtype in zip(sample.names, sample.columns, types, strict=True):
-            if name in out[:MOST]:
+    if rows is not None:
+        limits, named = DataLimits.from_environment(), names[:MOST]
+        types = rows.types or ("",) * len(rows.names)
+        for name, values, dtype in zip(rows.names, rows.columns, types, strict=True):
+            if name in named:
                 reasons[name] = describe(name, values, dtype, limits, spec.data.not_missing).reason
-    return [(name, reasons.get(name) or BY_SPEC) for name in out]
+    return [(name, reasons.get(name) or BY_SPEC) for name in names]
 
 
 def _relations(table: Table) -> tuple[Relation, ...]:

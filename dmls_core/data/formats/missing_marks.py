@@ -40,6 +40,9 @@ _MOST = 20
 _SHARE = 0.1
 """Smallest share of numbers, or dates, in a column with marks."""
 
+_QUOTED = re.compile(rf'(?:^|,)"({"|".join(get_args(MissingOrValue))})"(?=,|\r?$)', re.MULTILINE)
+_UNQUOTED = re.compile(r'(?:^|,)[^",\r\n]+(?=,|\r?$)', re.MULTILINE)
+
 _CODE = re.compile(r"[A-Za-z]{2}")
 _WORD = re.compile(r"[A-Z][a-z]+(?:[ -][A-Za-z]+)*")
 
@@ -103,11 +106,18 @@ def count_missing(values: Iterable[Any], not_missing: Collection[str] = ()) -> C
     return Counter(text for text in texts if text and is_missing(text, not_missing))
 
 
-def find_values(missing: Mapping[str, int], others: Mapping[str, int], *, is_target: bool) -> list[str]:
+def quoted_texts(text: str) -> frozenset[str]:
+    """Return the texts that are missing values in quotes, in a CSV that does not quote every value."""
+    return frozenset(_QUOTED.findall(text) if _UNQUOTED.search(text) else ())
+
+
+def find_values(
+    missing: Mapping[str, int], others: Mapping[str, int], quoted: Collection[str], *, is_target: bool
+) -> list[str]:
     """Return the texts read as ``missing`` that look like values of a column with the ``others``.
 
-    ``NA`` does among codes of two letters, ``None`` among few words such as Mild and Severe, and of a target
-    every text that is a frequent class. Among numbers none does.
+    ``NA`` does among codes of two letters, ``None`` among few words such as Mild and Severe, a ``quoted``
+    text anywhere, and of a target every text that is a frequent class. Among numbers none does.
     """
     if not others or all(map(is_number, others)):
         return []
@@ -119,7 +129,8 @@ def find_values(missing: Mapping[str, int], others: Mapping[str, int], *, is_tar
     return [
         text
         for text, count in missing.items()
-        if text in get_args(MissingOrValue) and (like.get(text) or (is_target and count >= _FREQUENT * rows))
+        if text in get_args(MissingOrValue)
+        and (text in quoted or like.get(text) or (is_target and count >= _FREQUENT * rows))
     ]
 
 

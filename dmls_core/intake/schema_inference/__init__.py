@@ -184,7 +184,9 @@ def _remarks(columns: Sequence[InferredColumn], target: InferredColumn, sample: 
         if column.kind in ("category", "text", "constant", "empty") and column.low is None
     }
     not_missing = sample.data.get("not_missing", ())
-    missing = missing_texts_note(texts, target.name, not_missing, complete=sample.complete)
+    missing = missing_texts_note(
+        texts, target.name, not_missing, quoted=sample.quoted, complete=sample.complete
+    )
     remarks = [*_padded(columns, target, sample), *_ambiguous(columns, sample), missing, *sample.notes]
     return list(filter(None, remarks))
 

@@ -18,7 +18,7 @@ from dmls_core.data.formats.compression import UNPACKED, ZIP, check_packed, only
 from dmls_core.data.formats.csv_dialect import CsvRow, decode_head, ragged_column, read_rows
 from dmls_core.data.formats.detection import detect
 from dmls_core.data.formats.encodings import line_end_utf16
-from dmls_core.data.formats.missing_marks import describe_marks, find_marks, without_marks
+from dmls_core.data.formats.missing_marks import describe_marks, find_marks, quoted_texts, without_marks
 from dmls_core.data.formats.names import COMPRESSED, format_of, load_format, naming_hint, text_name
 from dmls_core.data.formats.thinning import CHUNK, CHUNKS, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
@@ -298,7 +298,8 @@ def _converted(
 
 
 def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample:
-    rows = read_rows(file, decode_head(file, head, complete=complete), complete=complete)
+    text = decode_head(file, head, complete=complete)
+    rows = read_rows(file, text, complete=complete)
     first = next(rows, None)
     if first is None:
         raise DataError(
@@ -334,7 +335,14 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
     cells = [body[at].cells for at in _spread(len(body))]
     columns = tuple(zip(*cells, strict=True))
     number = len(body) if complete else None
-    return Sample(tuple(header.cells), columns, number == len(cells), number, spread=complete)
+    return Sample(
+        tuple(header.cells),
+        columns,
+        number == len(cells),
+        number,
+        spread=complete,
+        quoted=quoted_texts(text),
+    )
 
 
 def _spread(rows: int) -> list[int]:

@@ -328,6 +328,24 @@ def test_texts_that_look_like_values_are_asked_about(
 
 
 @pytest.mark.parametrize(
+    ("content", "asked"),
+    [
+        ('"city","a"\n"Rome",1\n"Bonn",2\n"NA",2\nNA,3\n', True),  # R quotes texts, but no missing value
+        ('city,a\nRome,1\nBonn,2\n"NA",2\n', True),
+        ('"city","a"\n"Rome","1"\n"Bonn","2"\n"NA","2"\n', False),  # all of it is quoted
+        ("city,a\nRome,1\nBonn,2\nNA,2\n", False),
+        ('city,a\n"Rome, NA",1\nBonn,2\nNA,2\n', False),
+    ],
+)
+def test_a_quoted_text_looks_like_a_value(tmp_path: Path, content: str, asked: bool) -> None:
+    header, _, rows = content.partition("\n")
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n{rows * 20}")
+    (note,) = (note for note in infer_file_schema(path, "a")["remarks"] if "as missing values" in note)
+    assert ("If 'NA' is a value there" in note) is asked
+
+
+@pytest.mark.parametrize(
     ("keys", "message"),
     [
         ('not_missing = ["-"]', 'must be one of "NA", "N/A", "n/a", "NULL", "null", "None"'),
