@@ -6,7 +6,8 @@ it loads without DMLS. ``table.fit_encoder`` fits encoders.
 The rules are the same for values from a CSV, a list, an ndarray or a pandas Series:
 
 * Missing: ``None``, NaN, pandas' ``NA`` and ``NaT``, the texts of ``MISSING`` (those of pandas), and the
-  ``marks`` of a feature, which are those of ``[data] missing``.
+  ``marks`` of a feature, which are those of ``[data] missing``. The texts of ``[data] not_missing`` are
+  categories; where a number or a date is needed, they are missing all the same.
 * Number: a number, its text, or a boolean (``True``, ``"true"``: 1; ``False``, ``"FALSE"``: 0).
   Anything else is an error. A number beyond the range of float32 becomes infinite, a missing one ``fill``.
 * Category: compared as text without surrounding blanks. Equal numbers are the same category: 1, 1.0, ``"1"``,
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,9 +33,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .moments import DateOrder, moment, time_of_day  # noqa: TID252 - the copies are in another package
 
-SCHEMA, DATES_SCHEMA, TIMES_SCHEMA, MARKS_SCHEMA = 1, 2, 3, 4
+SCHEMA, DATES_SCHEMA, TIMES_SCHEMA, MARKS_SCHEMA, NOT_MISSING_SCHEMA = 1, 2, 3, 4, 5
 """Versions of the JSON form of an encoder: without dates, with dates, with times of the day, with marks of
-missing values. A release that knows only an earlier one cannot read it."""
+missing values, with categories that are missing values elsewhere. A release that knows only an earlier one
+cannot read it."""
 
 MISSING = frozenset(
     {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"}
@@ -51,12 +53,13 @@ _EXPONENT = re.compile(r"-?[1-9](?:\.[0-9]+)?e[+-][0-9]{1,3}")
 _SHOWN = 60
 
 
-def is_missing(value: object) -> bool:
-    """Return whether a raw value is missing."""
+def is_missing(value: object, not_missing: Collection[str] = ()) -> bool:
+    """Return whether a raw value is missing; the texts ``not_missing`` are not."""
     if value is None:
         return True
     if isinstance(value, str):
-        return value.strip() in MISSING
+        text = value.strip()
+        return text in MISSING and text not in not_missing
     if isinstance(value, float | np.floating):
         return math.isnan(value)
     return type(value).__name__ in ("NAType", "NaTType") or (
@@ -69,9 +72,9 @@ def is_mark(value: object, marks: Sequence[str]) -> bool:
     return isinstance(value, str) and value.strip() in marks
 
 
-def category_text(value: object) -> str | None:
-    """Return the text by which categories are compared; None for a missing value."""
-    if is_missing(value):
+def category_text(value: object, not_missing: Collection[str] = ()) -> str | None:
+    """Return the text by which categories are compared; None for a missing value, as ``is_missing`` says."""
+    if is_missing(value, not_missing):
         return None
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
@@ -164,6 +167,7 @@ class CategoryFeature(_OneColumn):
         categories: texts as returned by ``category_text``, in the order of their codes 0, 1, 2, ...
         missing: code of a missing value; it may be NaN.
         unknown: code of a category that is not listed.
+        not_missing: texts of ``MISSING`` that are categories, those of ``[data] not_missing``.
     """
 
     name: str
@@ -171,6 +175,11 @@ class CategoryFeature(_OneColumn):
     missing: float = math.nan
     unknown: float = UNKNOWN
     marks: tuple[str, ...] = ()
+    not_missing: tuple[str, ...] = ()
+
+    def text(self, value: object) -> str | None:
+        """Return the category of a raw value, which need not be listed; None for a missing value."""
+        return None if is_mark(value, self.marks) else category_text(value, self.not_missing)
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Return the codes, float32 of shape (n_rows,)."""
@@ -178,7 +187,7 @@ class CategoryFeature(_OneColumn):
         codes[None] = self.missing
         if self.marks:
             codes |= dict.fromkeys(self.marks, self.missing)
-        encoded = (codes.get(category_text(value), self.unknown) for value in values)
+        encoded = (codes.get(category_text(value, self.not_missing), self.unknown) for value in values)
         return np.fromiter(encoded, dtype=np.float32, count=len(values))
 
     def as_json(self) -> dict[str, Any]:
@@ -190,6 +199,7 @@ class CategoryFeature(_OneColumn):
             "missing": None if math.isnan(self.missing) else self.missing,
             "unknown": self.unknown,
             **_marks(self),
+            **({"not_missing": list(self.not_missing)} if self.not_missing else {}),
         }
 
 
@@ -293,6 +303,13 @@ class Encoder:
         """Return the feature of each column of the matrix."""
         return tuple(feature for feature in self.features for _ in feature.columns)
 
+    @property
+    def not_missing(self) -> frozenset[str]:
+        """Return the texts of ``MISSING`` that are categories or classes."""
+        categories = [feature for feature in self.features if isinstance(feature, CategoryFeature)]
+        texts = (text for feature in categories for text in feature.not_missing)
+        return frozenset(texts) | MISSING.intersection(self.target.labels or ())
+
     def transform(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
         """Encode raw values as float32, C-contiguous, of shape (n_rows, n_columns).
 
@@ -339,6 +356,8 @@ class Encoder:
 
     @property
     def _schema(self) -> int:
+        if any(isinstance(feature, CategoryFeature) and feature.not_missing for feature in self.features):
+            return NOT_MISSING_SCHEMA
         if any(feature.marks for feature in self.features):
             return MARKS_SCHEMA
         dates = [feature for feature in self.features if isinstance(feature, DateFeature)]
@@ -353,8 +372,8 @@ class Encoder:
         Raises:
             ValueError: it is not an encoder, or one of a later release.
         """
-        if not isinstance(data, Mapping) or data.get("schema") not in range(SCHEMA, MARKS_SCHEMA + 1):
-            raise ValueError(f"not an encoder of schema {SCHEMA} to {MARKS_SCHEMA}")
+        if not isinstance(data, Mapping) or data.get("schema") not in range(SCHEMA, NOT_MISSING_SCHEMA + 1):
+            raise ValueError(f"not an encoder of schema {SCHEMA} to {NOT_MISSING_SCHEMA}")
         try:
             labels = data["target"].get("labels")
             return cls(
@@ -375,7 +394,10 @@ def _feature(data: Mapping[str, Any]) -> Feature:
     if data["kind"] != "category":
         raise ValueError(f"not an encoder: a feature of kind {data['kind']!r}")
     missing = math.nan if data["missing"] is None else data["missing"]
-    return CategoryFeature(data["name"], tuple(data["categories"]), missing, data["unknown"], marks)
+    not_missing = tuple(data.get("not_missing", ()))
+    return CategoryFeature(
+        data["name"], tuple(data["categories"]), missing, data["unknown"], marks, not_missing
+    )
 
 
 def _one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:

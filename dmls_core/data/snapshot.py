@@ -15,6 +15,7 @@ from dmls_core.data.formats.conversion import convert
 from dmls_core.data.formats.names import file_format
 from dmls_core.data.formats.parquet_source import reading
 from dmls_core.data.formats.source import FileSource
+from dmls_core.data.table.columns import PADDED
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec.data_table import Data
@@ -99,7 +100,7 @@ def write_snapshot(
                 declared.append((addresses[at], dict(scan.collect_schema())))
         else:
             source = file_format(path.name, data.format).open(converted, limits)
-            scan = _typed(source, folder / f"{at}.parquet")
+            scan = _typed(source, folder / f"{at}.parquet", data.not_missing)
         present = scan.collect_schema().names()
         scan = scan.with_columns(
             _partition(name, text) for name, text in values.items() if name not in present
@@ -142,31 +143,30 @@ def _listed(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
-def _typed(source: FileSource, path: Path) -> pl.LazyFrame:
+def _typed(source: FileSource, path: Path, not_missing: Collection[str]) -> pl.LazyFrame:
     """Return a file without types as a frame: whole numbers, numbers or text by all values of a column."""
     names = [name for name, _ in source.column_types]
     scan, rows = source.store(dict.fromkeys(names, pl.String()), path)
-    texts = {name: _text(name) for name in names}
+    # What is missing in a text depends on the spec: such a column stays as it is.
+    missing = sorted(MISSING.difference(not_missing))
+    stripped = {name: pl.col(name).str.strip_chars() for name in names}
+    texts = {name: pl.when(~text.is_in(missing)).then(text) for name, text in stripped.items()}
     counts = [text.is_null().sum().alias(f"{at} null") for at, text in enumerate(texts.values())]
     for at, text in enumerate(texts.values()):
+        # As a number, a code such as 02138 would lose its zeros before the spec can call it a category.
+        plain = pl.when(~text.str.contains(PADDED)).then(text)
         counts += [
-            text.cast(dtype, strict=False).is_null().sum().alias(f"{at} {dtype}")
+            plain.cast(dtype, strict=False).is_null().sum().alias(f"{at} {dtype}")
             for dtype in (pl.Int64, pl.Float64)
         ]
     counted = scan.select(counts).collect(engine="streaming").row(0, named=True)
     columns = []
     for at, (name, text) in enumerate(texts.items()):
         null = counted[f"{at} null"]
-        number = next(
-            (dtype for dtype in (pl.Int64, pl.Float64) if counted[f"{at} {dtype}"] == null), pl.String
-        )
-        columns.append((text if null < rows else pl.lit(None)).cast(number).alias(name))
+        number = next((dtype for dtype in (pl.Int64, pl.Float64) if counted[f"{at} {dtype}"] == null), None)
+        values = pl.col(name) if number is None else text.cast(number)
+        columns.append((values if null < rows else pl.lit(None, number)).alias(name))
     return scan.select(columns)
-
-
-def _text(name: str) -> pl.Expr:
-    text = pl.col(name).str.strip_chars()
-    return pl.when(~text.is_in(sorted(MISSING))).then(text)
 
 
 def _partition(name: str, text: str) -> pl.Expr:

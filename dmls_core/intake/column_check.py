@@ -249,7 +249,14 @@ def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
         return []
     large = _thin(files) if not load_format(data_format or "csv").is_text and is_parquet(files[0]) else False
     sample = scope == "sample" or large
-    table = read_table(files, spec.columns, spec.task, data_format=data_format, sample=sample)
+    table = read_table(
+        files,
+        spec.columns,
+        spec.task,
+        data_format=data_format,
+        not_missing=spec.data.not_missing,
+        sample=sample,
+    )
     roles = read_row_roles(files, spec, None if sample else table.row_mask, sample=sample)
     notes = describe_table(table, files, spec, sample=sample)
     if not sample:

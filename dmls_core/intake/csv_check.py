@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dmls_core.data.encoder import is_missing
 from dmls_core.data.formats.csv_dialect import (
     CsvRow,
     decode_head,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 MAX_RAGGED = 10
 """Number of rows of a wrong length that get their own message."""
-
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
 
 def check_csv_head(
@@ -98,7 +97,7 @@ def _check_target(
     target = spec.columns.target
     position = header.cells.index(target)
     cells = [(row.line, row.cells[position].strip()) for row in body if position < len(row.cells)]
-    present = [(line, cell) for line, cell in cells if cell.lower() not in _MISSING]
+    present = [(line, cell) for line, cell in cells if not is_missing(cell, spec.data.not_missing)]
     if not complete and (spec.task == "classification" or not present):
         return []
     if not present:

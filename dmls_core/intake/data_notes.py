@@ -5,9 +5,15 @@ The form, the command line and ``_status`` use the same words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
+from dmls_core.data.encoder import category_text, is_missing
+from dmls_core.data.formats.missing_marks import count_missing, find_values
 from dmls_core.data.leaks import Relation
+from dmls_core.data.table.columns import PADDED
 
 MOST = 8
 """Columns, or relations between columns, in the notes."""
@@ -23,13 +29,69 @@ def relation_notes(relations: Sequence[Relation], target: str) -> list[str]:
     return [one.message for one in (*of_target, *others)[:MOST]]
 
 
+def first_padded(values: Iterable[object]) -> str:
+    """Return the first text with leading zeros in a column of integers; empty if there is none."""
+    texts = [value.strip() for value in values if isinstance(value, str) and not is_missing(value)]
+    if any("." in text for text in texts):
+        return ""
+    return next((text for text in texts if re.match(PADDED, text)), "")
+
+
+def padded_notes(categories: Sequence[tuple[str, str]], numbers: Sequence[tuple[str, str]]) -> list[str]:
+    """Return sentences on columns with leading zeros, each with one of its texts."""
+    notes = []
+    if categories:
+        notes.append(f"Read as categories, since numbers lack their leading zeros: {_listed(categories)}.")
+    if numbers:
+        notes.append(
+            f"Read as numbers, without their leading zeros: {_listed(numbers)}. "
+            "Name those that are codes in [columns] categorical."
+        )
+    return notes
+
+
+def missing_texts_note(
+    columns: Mapping[str, Sequence[Any]],
+    target: str,
+    not_missing: Collection[str],
+    *,
+    quoted: Collection[str],
+    complete: bool,
+) -> str:
+    """Return a sentence on texts that are read as missing values in columns of texts, given by raw values.
+
+    ``quoted`` are texts in quotes where others have none. ``complete`` says whether these are all rows. The
+    sentence is empty if there are no such texts.
+    """
+    remarks, values = [], dict[str, None]()
+    for name, cells in columns.items():
+        missing = count_missing(cells, not_missing)
+        if not missing:
+            continue
+        rows = (f"{text!r} in {count:,} row{'s' * (count > 1)}" for text, count in missing.most_common())
+        remarks.append((name, ", ".join(rows)))
+        others = Counter(text for cell in cells if (text := category_text(cell, not_missing)) is not None)
+        values |= dict.fromkeys(find_values(missing, others, quoted, is_target=name == target))
+    if not remarks:
+        return ""
+    note = f"{'Read' if complete else 'In a sample, read'} as missing values: {_listed(remarks)}."
+    if not values:
+        return note
+    texts, listed = " or ".join(map(repr, values)), ", ".join(f'"{text}"' for text in [*not_missing, *values])
+    return f"{note} If {texts} is a value there, set [data] not_missing = [{listed}]."
+
+
 def left_out_note(columns: Sequence[tuple[str, str]]) -> str:
     """Return a sentence on columns that are no features, each with its reason; empty if there are none."""
     if not columns:
         return ""
-    shown = ", ".join(f"{name} ({reason})" for name, reason in columns[:MOST])
+    return f"Left out of the training: {_listed(columns)}."
+
+
+def _listed(columns: Sequence[tuple[str, str]]) -> str:
+    shown = ", ".join(f"{name} ({remark})" for name, remark in columns[:MOST])
     more = f", and {len(columns) - MOST:,} more" if len(columns) > MOST else ""
-    return f"Left out of the training: {shown}{more}."
+    return f"{shown}{more}"
 
 
 def repeated_note(repeated: int, rows: int) -> str:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.data_files import open_source
 from dmls_core.data.leaks import ROWS, Relation, find_relations
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
-from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes, repeated_note
+from dmls_core.intake.data_notes import (
+    MOST,
+    first_padded,
+    left_out_note,
+    missing_texts_note,
+    padded_notes,
+    relation_notes,
+    repeated_note,
+)
 from dmls_core.intake.schema_inference.draft import describe
 from dmls_core.intake.schema_inference.sample import sample_file
 from dmls_core.settings import DataLimits
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dmls_core.data.table.table import Table
+    from dmls_core.intake.schema_inference.sampled_rows import Sample
     from dmls_core.spec import Spec
 
 BY_SPEC = "the spec excludes it"
@@ -35,12 +44,41 @@ def describe_table(table: Table, paths: Sequence[Path], spec: Spec, *, sample: b
         targets = np.unique(table.target, return_inverse=True)[1].astype(np.uint64)
         hashes = hash_rows(table.matrix) ^ targets
         notes.append(repeated_note(len(hashes) - len(np.unique(hashes)), len(hashes)))
-    notes.append(left_out_note(_left_out(paths[0], spec)))
+    source = open_source(paths[0], spec.data.format, DataLimits.from_environment())
+    left_out = _left_out(source.names, spec)
+    used = {*(column.name for column in table.columns), table.target_name}
+    texts = any(name in used and kind in ("text", "category") for name, kind in source.column_types)
+    rows = _sample(paths[0]) if left_out or texts or not is_parquet(paths[0]) else None
+    if rows is not None:
+        notes += _text_notes(table, rows, spec, complete=rows.complete and len(paths) == 1 and not sample)
+    notes.append(left_out_note(_reasons(left_out, rows, spec)))
     return list(filter(None, notes))
 
 
-def _left_out(path: Path, spec: Spec) -> list[tuple[str, str]]:
-    """Return the columns of a file that have no role, and why each is none of the features."""
+def _text_notes(table: Table, rows: Sample, spec: Spec, *, complete: bool) -> list[str]:
+    """Return the notes on what the texts of a file lose when they become numbers or missing values."""
+    columns = dict(zip(rows.names, rows.columns, strict=True))
+    numbers = [column.name for column in table.columns if column.categories is None]
+    padded = [(name, text) for name in numbers if (text := first_padded(columns.get(name, ())))]
+    names = [column.name for column in table.columns if column.categories is not None]
+    names += [table.target_name] if table.labels else []
+    texts = {name: columns[name] for name in names if name in columns}
+    missing = missing_texts_note(
+        texts, table.target_name, spec.data.not_missing, quoted=rows.quoted, complete=complete
+    )
+    return [*padded_notes([], padded), missing]
+
+
+def _sample(path: Path) -> Sample | None:
+    """Return rows of a file; None if it is not named as a data file."""
+    try:
+        return sample_file(path, keys={})
+    except DataError:
+        return None
+
+
+def _left_out(names: Sequence[str], spec: Spec) -> list[str]:
+    """Return the columns of a file that have no role."""
     columns = spec.columns
     roles = {columns.target, columns.id, columns.time, columns.group, columns.weight}
     listed = frozenset(columns.features)
@@ -51,17 +89,19 @@ def _left_out(path: Path, spec: Spec) -> list[tuple[str, str]]:
     def is_out(name: str) -> bool:
         return name not in roles and (name not in listed if listed else name in dropped)
 
-    source = open_source(path, spec.data.format, DataLimits.from_environment())
-    out = [name for name in source.names if is_out(name)]
+    return [name for name in names if is_out(name)]
+
+
+def _reasons(names: Sequence[str], rows: Sample | None, spec: Spec) -> list[tuple[str, str]]:
+    """Return why each of these columns is none of the features."""
     reasons: dict[str, str] = {}
-    if out:
-        with suppress(DataError):  # it is not named as a data file
-            sample = sample_file(path, keys={})
-            types = sample.types or ("",) * len(sample.names)
-            for name, values, dtype in zip(sample.names, sample.columns, types, strict=True):
-                if name in out[:MOST]:
-                    reasons[name] = describe(name, values, dtype).reason
-    return [(name, reasons.get(name) or BY_SPEC) for name in out]
+    if rows is not None:
+        limits, named = DataLimits.from_environment(), names[:MOST]
+        types = rows.types or ("",) * len(rows.names)
+        for name, values, dtype in zip(rows.names, rows.columns, types, strict=True):
+            if name in named:
+                reasons[name] = describe(name, values, dtype, limits, spec.data.not_missing).reason
+    return [(name, reasons.get(name) or BY_SPEC) for name in names]
 
 
 def _relations(table: Table) -> tuple[Relation, ...]:

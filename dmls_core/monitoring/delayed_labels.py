@@ -6,7 +6,7 @@ A label belongs to the logged prediction with the same request id and row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,10 +76,10 @@ class LabelJoin:
         if not set(columns) <= set(rows.columns):  # another model was logged under this version
             return np.zeros(0, np.int64), np.zeros((0, len(labels)), np.float32)
         rows = rows.drop_nulls(columns)
-        codes = {category_text(label): code for code, label in enumerate(labels)}
+        codes = {category_text(label, MISSING): code for code, label in enumerate(labels)}
         texts = rows[TARGET].unique()
         label_codes = pl.Series(
-            [codes.get(category_text(text), len(labels)) for text in texts], dtype=pl.Int64
+            [codes.get(category_text(text, MISSING), len(labels)) for text in texts], dtype=pl.Int64
         )
         truth = rows[TARGET].replace_strict(texts, label_codes, return_dtype=pl.Int64)
         return truth.to_numpy(), rows.select(columns).to_numpy().astype(np.float32)
@@ -96,10 +96,15 @@ def read_labels(
     """
     headed = {**(options or {}), "header": True, "skip_rows": 0, "sheet": None}
     with converted([path], headed) as paths:
-        return _read_labels(paths[0], target, numbers=numbers, data_format=headed.get("format"))
+        missing = MISSING.difference(() if numbers else headed.get("not_missing", ()))
+        return _read_labels(
+            paths[0], target, numbers=numbers, data_format=headed.get("format"), missing=missing
+        )
 
 
-def _read_labels(path: Path, target: str, *, numbers: bool, data_format: str | None) -> pl.DataFrame:
+def _read_labels(
+    path: Path, target: str, *, numbers: bool, data_format: str | None, missing: Collection[str]
+) -> pl.DataFrame:
     limits = DataLimits.from_environment()
     by_name = format_of(path.name)
     files = DataFiles([path], by_name or data_format, replace(limits, rows=min(limits.rows, MAX_ROWS)))
@@ -118,7 +123,7 @@ def _read_labels(path: Path, target: str, *, numbers: bool, data_format: str | N
         rows = positions
     frame = frame.with_columns(rows.cast(pl.Int64).alias(ROW), pl.lit(ROW not in names).alias(SINGLE))
     frame = frame.with_columns(pl.col(REQUEST, TARGET).str.strip_chars()).filter(
-        pl.col(REQUEST).is_not_null() & (pl.col(REQUEST) != "") & ~pl.col(TARGET).is_in(list(MISSING))
+        pl.col(REQUEST).is_not_null() & (pl.col(REQUEST) != "") & ~pl.col(TARGET).is_in(list(missing))
     )
     if numbers:
         wrong = frame.filter(pl.col(TARGET).cast(pl.Float64, strict=False).is_null())[TARGET]

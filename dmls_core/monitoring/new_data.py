@@ -6,7 +6,7 @@ A missing column or a text in a column of numbers is a finding of the comparison
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def check_files(model: Path, paths: Sequence[Path], threshold: float) -> DriftRe
     except ValueError as error:
         raise PlatformError(f"the model's baseline cannot be read: {error}") from error
     dates = [feature for feature in encoder.features if isinstance(feature, DateFeature)]
-    data = read_new_data(paths, baseline, dates)
+    data = read_new_data(paths, baseline, dates, not_missing=encoder.not_missing)
     values = {(column.role, column.name): column for column in data.values}
     if (rows := _encoded(encoder, data)) is not None:
         serving = format_of(json.loads((model / MODEL_JSON).read_bytes()))
@@ -131,11 +131,14 @@ def read_new_data(
     baseline: Profile,
     dates: Sequence[DateFeature] = (),
     limits: DataLimits | None = None,
+    *,
+    not_missing: Collection[str] = (),
 ) -> NewData:
     """Read ``dates`` and the columns of the baseline from CSV or Parquet files, whose rows are concatenated.
 
     Other columns are ignored. A text in a column of numbers or dates counts as missing. ``limits`` default to
-    those of the environment. A file that cannot be read, or has no feature of the model, raises DataError.
+    those of the environment; ``not_missing`` are those of the encoder. A file that cannot be read, or has no
+    feature of the model, raises DataError.
     """
     files = DataFiles(paths, None, limits or DataLimits.from_environment())
     # A date is read as a category is, but compared with nothing.
@@ -164,7 +167,7 @@ def read_new_data(
     return NewData(
         frame.height,
         tuple(
-            _without_unknown_targets(_values(frame[column.name], column))
+            _without_unknown_targets(_values(frame[column.name], column, not_missing))
             for column in present
             if column not in as_columns
         ),
@@ -200,11 +203,11 @@ def _type(column: ProfileColumn, column_type: ColumnType) -> pl.DataType:
     return pl.Float64() if column.role == "target" else pl.Float32()
 
 
-def _values(series: pl.Series, column: ProfileColumn) -> Values:
+def _values(series: pl.Series, column: ProfileColumn, not_missing: Collection[str]) -> Values:
     if column.kind == "number":
         return Values(column.name, column.role, _numbers(series))
     texts = series.cast(pl.String)
-    spelled = {text: category_text(text) for text in texts.unique().drop_nulls().to_list()}
+    spelled = {text: category_text(text, not_missing) for text in texts.unique().drop_nulls().to_list()}
     categories = tuple(sorted({text for text in spelled.values() if text is not None}))
     position = {text: float(code) for code, text in enumerate(categories)}
     codes = pl.Series([position.get(text or "") for text in spelled.values()], dtype=pl.Float64)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dmls_core.spec.values import Encoding, FileFormat, Marks, Name, Window
+from dmls_core.spec.values import Encoding, FileFormat, Marks, Name, NotMissing, Window
 
 
 class SpecTable(BaseModel):
@@ -133,6 +133,12 @@ class Data(SpecTable):
         description="Texts of missing values besides those that are always read so: an empty cell, NA, null.",
         examples=[["-", "?"]],
     )
+    not_missing: NotMissing = Field(
+        (),
+        description="Of the texts that are always read as missing values, those that are categories or "
+        "classes of this data. Among numbers and dates, they stay missing.",
+        examples=[["None"], ["NA"]],
+    )
     header: bool = Field(True, description="Whether the first line has the names of the columns.")
     skip_rows: int = Field(0, ge=0, le=1_000, description="Lines above the header, or above the first row.")
     sheet: str | None = Field(
@@ -170,7 +176,7 @@ class Data(SpecTable):
     def reading(self) -> dict[str, Any]:
         """The keys on how a file is written that differ from their defaults."""
         text = {"format", "delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"}
-        keys = text | {"missing"}
+        keys = text | {"missing", "not_missing"}
         return self.model_dump(include=keys, exclude_defaults=True)
 
     @property

@@ -32,6 +32,8 @@ def check_data(data: Data, issues: IssueCollector) -> None:
             _check_path(key, path, issues)
     if data.source is not None:
         check_source(data.source, data, issues)
+    if twice := [text for text in data.not_missing if text in data.missing]:
+        issues.add(("data", "not_missing"), "is also in [data] missing", found=twice[0])
     if data.decimal == data.thousands:
         issues.add(("data", "thousands"), "is also the decimal mark", found=data.thousands)
     if data.format and not data.is_plain and not extensions.load("dmls.formats", data.format).keys:

@@ -39,7 +39,7 @@ def check_source(source: Source, data: Data, issues: IssueCollector) -> None:
     if data.format is not None:
         hint = "remove it: the names of the files show their formats" if source.path else "remove it"
         issues.add(("data", "format"), "cannot be combined with [data.source]", found=data.format, hint=hint)
-    elif source.path is None and (written := data.reading.keys() - {"missing"}):
+    elif source.path is None and (written := data.reading.keys() - {"missing", "not_missing"}):
         source_type = "a database" if source.lake is None else "a table"
         hint = "remove it: a table has types"
         issues.add(

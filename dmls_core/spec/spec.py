@@ -38,7 +38,7 @@ ADDED = (
         ("data", key)
         for key in (
             *("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"),
-            *("missing", "source"),
+            *("missing", "not_missing", "source"),
         )
     ),
 )

@@ -173,3 +173,8 @@ Mark = Annotated[str, Field(min_length=1, max_length=40), AfterValidator(_check_
 
 Marks = Annotated[tuple[Mark, ...], Field(strict=False)]
 """Texts of missing values."""
+
+MissingOrValue = Literal["NA", "N/A", "n/a", "NULL", "null", "None"]
+"""A text of ``encoder.MISSING`` that may be a value, such as the code of Namibia."""
+
+NotMissing = Annotated[tuple[MissingOrValue, ...], Field(strict=False, max_length=6)]

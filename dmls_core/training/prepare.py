@@ -60,12 +60,20 @@ def prepare(
     before that. Raise ``DataError`` if the data does not fit the spec, or there is too little of it.
     """
     fitter = engine_class(engine, model.name)
+    data_format, not_missing = spec.data.format, spec.data.not_missing
     with original_lines(paths[0].name, spec.data):
         if folder:
-            table = store_table(paths, spec.columns, spec.task, folder, data_format=spec.data.format)
+            table = store_table(
+                paths, spec.columns, spec.task, folder, data_format=data_format, not_missing=not_missing
+            )
         else:
             table = read_table(
-                paths, spec.columns, spec.task, data_format=spec.data.format, reader=fitter.reader()
+                paths,
+                spec.columns,
+                spec.task,
+                data_format=data_format,
+                not_missing=not_missing,
+                reader=fitter.reader(),
             )
         held = hold_out(table, read_row_roles(paths, spec, table.row_mask), spec)
     train, test = np.sort(held.train), held.test
@@ -75,6 +83,7 @@ def prepare(
         fill_missing=not model.missing_values,
         native_categories=fitter.native_categories,
         marks=spec.data.missing,
+        not_missing=not_missing,
     )
     target = table.target.astype(np.int32 if table.labels else np.float64, copy=False)
     unlucky = "" if table.labels else scale_warning(target[train], [one.name for one in spec.models])

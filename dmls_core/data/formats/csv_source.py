@@ -1,8 +1,9 @@
 """Read CSV files.
 
-Values are first read as numbers. If that fails, the file is read again with the texts for missing values,
-then with those columns as text that have other texts. So one pass suffices for a clean file, as most large
-ones are, and three for a file with one bad cell.
+Values are first read as numbers. If that fails, the file is read again with the texts for missing values in
+columns of numbers, then with those columns as text that have other texts. So one pass suffices for a clean
+file, as most large ones are, and three for a file with one bad cell. Columns of text stay as they are: which
+of them is missing depends on the spec.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _GROUP_BYTES = 16 << 20
 
 _MISSING = sorted(MISSING)
 
-_UNPARSED = re.compile(r"^could not parse .* at column '(c\d+)'", re.DOTALL)
+_UNPARSED = re.compile(r"^conversion from `str` to .* failed in column '(c\d+)'")
 """The message of Polars about a text in a column of numbers."""
 
 _TEXT_COLUMNS = 5
@@ -224,7 +225,7 @@ class CsvSource(FileSource):
             pass
         for _ in range(_TEXT_COLUMNS):
             try:
-                return finish(self._scan(schema=schema, null_values=_MISSING).select(select(schema)))
+                return finish(self._numbers(schema).select(select(schema)))
             except pl.exceptions.PolarsError as error:
                 if self._structure:
                     raise DataError(self._structure) from None
@@ -238,6 +239,15 @@ class CsvSource(FileSource):
             return finish(self._scan(schema=schema).select(select(schema)))
         except pl.exceptions.PolarsError as error:
             raise self._broken(error) from None
+
+    def _numbers(self, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+        """Scan the file with null for the texts of missing values in columns of numbers."""
+        numbers = {name: dtype for name, dtype in schema.items() if dtype.is_numeric()}
+        scan = self._scan(schema={**schema, **dict.fromkeys(numbers, pl.String())})
+        return scan.with_columns(
+            pl.when(~pl.col(name).is_in(_MISSING)).then(pl.col(name)).cast(dtype)
+            for name, dtype in numbers.items()
+        )
 
     def _scan(
         self,

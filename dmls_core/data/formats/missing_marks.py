@@ -1,17 +1,19 @@
 """Marks of missing values, such as ``-`` in a column of numbers: found in a sample, removed from data files.
 
-Some texts are always read as missing values (see ``encoder.MISSING``); ``[data] missing`` adds others.
+Some texts are always read as missing values (see ``encoder.MISSING``); ``[data] missing`` adds others, and
+``[data] not_missing`` takes some of them away.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
-from dmls_core.data.encoder import MISSING, is_mark
+from dmls_core.data.encoder import MISSING, is_mark, is_missing
 from dmls_core.data.formats.csv_dialect import is_number
+from dmls_core.spec.values import MissingOrValue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +39,18 @@ _MOST = 20
 
 _SHARE = 0.1
 """Smallest share of numbers, or dates, in a column with marks."""
+
+_QUOTED = re.compile(rf'(?:^|,)"({"|".join(get_args(MissingOrValue))})"(?=,|\r?$)', re.MULTILINE)
+_UNQUOTED = re.compile(r'(?:^|,)[^",\r\n]+(?=,|\r?$)', re.MULTILINE)
+
+_CODE = re.compile(r"[A-Za-z]{2}")
+_WORD = re.compile(r"[A-Z][a-z]+(?:[ -][A-Za-z]+)*")
+
+_LEVELS = 10
+"""Largest number of words among which ``None`` looks like one of them."""
+
+_FREQUENT = 0.05
+"""Smallest share of the rows of a frequent class."""
 
 _SHORT = 2
 """Characters of the texts beside which a mark may be a category itself, such as grades and signs."""
@@ -84,6 +98,40 @@ def _is_category(mark: str, texts: Mapping[str, int]) -> bool:
     if mark.lower() in WORDS and len(mark) > _SHORT:
         return True  # such as "unknown": a category that people choose
     return all(len(text) <= _SHORT for text in others)
+
+
+def count_missing(values: Iterable[Any], not_missing: Collection[str] = ()) -> Counter[str]:
+    """Return how often each text that is read as a missing value occurs among raw values."""
+    texts = (value.strip() for value in values if isinstance(value, str))
+    return Counter(text for text in texts if text and is_missing(text, not_missing))
+
+
+def quoted_texts(text: str) -> frozenset[str]:
+    """Return the texts that are missing values in quotes, in a CSV that does not quote every value."""
+    return frozenset(_QUOTED.findall(text) if _UNQUOTED.search(text) else ())
+
+
+def find_values(
+    missing: Mapping[str, int], others: Mapping[str, int], quoted: Collection[str], *, is_target: bool
+) -> list[str]:
+    """Return the texts read as ``missing`` that look like values of a column with the ``others``.
+
+    ``NA`` does among codes of two letters, ``None`` among few words such as Mild and Severe, a ``quoted``
+    text anywhere, and of a target every text that is a frequent class. Among numbers none does.
+    """
+    if not others or all(map(is_number, others)):
+        return []
+    rows = sum(missing.values()) + sum(others.values())
+    like = {
+        "NA": len(others) > 1 and all(map(_CODE.fullmatch, others)),
+        "None": len(others) <= _LEVELS and all(map(_WORD.fullmatch, others)),
+    }
+    return [
+        text
+        for text, count in missing.items()
+        if text in get_args(MissingOrValue)
+        and (text in quoted or like.get(text) or (is_target and count >= _FREQUENT * rows))
+    ]
 
 
 def without_marks(values: Sequence[Any], marks: Sequence[str]) -> Sequence[Any]:

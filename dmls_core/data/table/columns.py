@@ -15,7 +15,7 @@ spells one class in several ways (``1`` and ``1.0``, ``True`` and ``true``), its
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -27,6 +27,9 @@ from dmls_core.data.formats.missing_marks import hint_on
 from dmls_core.data.table.table import TableColumn
 from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task
+
+PADDED = r"^[+-]?0\d+$"
+"""Digits with leading zeros, as in postal codes: a number lacks them."""
 
 _DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}.*)?$"
 
@@ -51,16 +54,26 @@ class DistinctTexts:
     rows: int
 
     @classmethod
-    def of(cls, series: pl.Series) -> DistinctTexts:
-        """Count the texts of a ``String`` or ``Categorical`` column."""
+    def of(cls, series: pl.Series, not_missing: Collection[str] = ()) -> DistinctTexts:
+        """Count the texts of a ``String`` or ``Categorical`` column; those ``not_missing`` are values."""
         counted = series.alias("text").value_counts(name="count").drop_nulls("text")
         frame = (
             counted.with_columns(text=pl.col("text").cast(pl.String))
             .with_columns(stripped=pl.col("text").str.strip_chars())
-            .filter(~pl.col("stripped").is_in(list(MISSING)))
+            .filter(~pl.col("stripped").is_in(list(MISSING.difference(not_missing))))
             .with_columns(number=pl.col("stripped").cast(pl.Float64, strict=False))
         )
         return cls(frame, int(frame["count"].sum()))
+
+    @staticmethod
+    def missing(series: pl.Series, not_missing: Collection[str]) -> dict[str, int]:
+        """Count the texts of a column that are read as missing values; none of a column of numbers."""
+        if series.dtype.is_numeric():
+            return {}
+        counted = series.alias("text").value_counts(name="count").drop_nulls("text")
+        texts = counted.select(pl.col("text").cast(pl.String).str.strip_chars(), "count")
+        missing = texts.filter(pl.col("text").is_in(list(MISSING.difference(not_missing, {""}))))
+        return dict(missing.group_by("text").sum().sort("count", "text", descending=True).rows())
 
     @property
     def distinct(self) -> int:
@@ -130,17 +143,23 @@ _FEW = 10
 _LARGEST = "a number between -3.4e38 and 3.4e38"
 
 
-def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) -> Feature | ColumnIssue:
-    """Convert a ``Float32``, ``Categorical`` or ``String`` column to numbers or category codes."""
+def read_feature(
+    series: pl.Series, limits: DataLimits, *, categorical: bool, not_missing: Collection[str] = ()
+) -> Feature | ColumnIssue:
+    """Convert a ``Float32``, ``Categorical`` or ``String`` column to numbers or category codes.
+
+    The texts ``not_missing`` are categories; among numbers, they are missing.
+    """
     if series.dtype.is_numeric():
         return _number(series)
     texts = DistinctTexts.of(series)
-    if not texts.distinct:
+    values = DistinctTexts.of(series, not_missing) if not_missing else texts
+    if not values.distinct:
         return no_values(series.name)
-    if texts.longest > limits.cell:
-        return _too_long(series, texts, limits)
-    if categorical:
-        return _category(series, texts, limits.categories)
+    if values.longest > limits.cell:
+        return _too_long(series, values, limits)
+    if categorical or not texts.distinct:
+        return _category(series, values, limits.categories, not_missing)
     if texts.numbers == texts.rows:
         return _number(replace_texts(series, texts.frame["text"], texts.frame["number"]))
     if 2 * texts.numbers > texts.rows:
@@ -152,15 +171,20 @@ def read_feature(series: pl.Series, limits: DataLimits, *, categorical: bool) ->
             hint=hint_on(texts.not_numbers.to_list())
             or "correct or empty these values, or name the column in [columns] categorical",
         )
-    if texts.are_booleans:
+    if values.are_booleans:
         booleans = texts.frame["stripped"].str.to_lowercase() == "true"
         return _number(replace_texts(series, texts.frame["text"], booleans))
     if texts.are_dates:
         return date_issue(series.name, first_row(series, texts.frame["text"]))
-    most = min(limits.found_categories, max(_FEW, texts.rows // 2))
-    if texts.distinct > most:
-        return _too_many_texts(series, texts, most, limits)
-    return _category(series, texts, limits.categories)
+    most = most_categories(values.rows, limits)
+    if values.distinct > most:
+        return _too_many_texts(series, values, most, limits)
+    return _category(series, values, limits.categories, not_missing)
+
+
+def most_categories(rows: int, limits: DataLimits) -> int:
+    """Return up to how many distinct texts a column with ``rows`` of them is a category by default."""
+    return min(limits.found_categories, max(_FEW, rows // 2))
 
 
 def _too_many_texts(series: pl.Series, texts: DistinctTexts, most: int, limits: DataLimits) -> ColumnIssue:
@@ -233,7 +257,9 @@ def _number(series: pl.Series) -> Feature | ColumnIssue:
     )
 
 
-def _category(series: pl.Series, texts: DistinctTexts, most: int) -> Feature | ColumnIssue:
+def _category(
+    series: pl.Series, texts: DistinctTexts, most: int, not_missing: Collection[str]
+) -> Feature | ColumnIssue:
     if texts.distinct > most:
         return ColumnIssue(
             series.name,
@@ -242,7 +268,7 @@ def _category(series: pl.Series, texts: DistinctTexts, most: int) -> Feature | C
             expected=f"at most {most}",
             hint="exclude it with [columns] drop, or merge rare values",
         )
-    spelled = {text: category_text(text) for text in texts.frame["text"].to_list()}
+    spelled = {text: category_text(text, not_missing) for text in texts.frame["text"].to_list()}
     categories = sort_texts({text for text in spelled.values() if text is not None})
     codes = {text: float(code) for code, text in enumerate(categories)}
     values = pl.Series([codes.get(text or "") for text in spelled.values()], dtype=pl.Float32)
@@ -283,13 +309,22 @@ TargetColumn = tuple[pl.Series, tuple[str, ...] | None]
 """Class indices (Int64) and labels, or values (Float64) and None; null for a row without a target."""
 
 
-def read_target(series: pl.Series, task: Task, limits: DataLimits) -> TargetColumn | ColumnIssue:
-    """Convert a ``Float64``, ``Categorical`` or ``String`` column to class indices or numbers."""
-    return _target_classes(series, limits) if task == "classification" else _target_numbers(series)
+def read_target(
+    series: pl.Series, task: Task, limits: DataLimits, not_missing: Collection[str] = ()
+) -> TargetColumn | ColumnIssue:
+    """Convert a ``Float64``, ``Categorical`` or ``String`` column to class indices or numbers.
+
+    The texts ``not_missing`` are classes.
+    """
+    if task == "classification":
+        return _target_classes(series, limits, not_missing)
+    return _target_numbers(series)
 
 
-def _target_classes(series: pl.Series, limits: DataLimits) -> TargetColumn | ColumnIssue:
-    texts = DistinctTexts.of(series)
+def _target_classes(
+    series: pl.Series, limits: DataLimits, not_missing: Collection[str]
+) -> TargetColumn | ColumnIssue:
+    texts = DistinctTexts.of(series, not_missing)
     if not texts.distinct:
         return _no_target(series.name)
     if texts.distinct > limits.classes:
@@ -301,7 +336,7 @@ def _target_classes(series: pl.Series, limits: DataLimits) -> TargetColumn | Col
             hint="if it is a number, use a regressor",
         )
     spellings: dict[str, set[str]] = {}
-    rule = {text: category_text(text) or "" for text in texts.frame["text"].to_list()}
+    rule = {text: category_text(text, not_missing) or "" for text in texts.frame["text"].to_list()}
     for text, shared in rule.items():
         spellings.setdefault(shared, set()).add(text.strip())
     names = {shared: next(iter(some)) if len(some) == 1 else shared for shared, some in spellings.items()}

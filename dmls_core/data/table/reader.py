@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -18,6 +18,7 @@ from dmls_core.data.formats.source import ColumnType, DeviceReader, FileSource
 from dmls_core.data.moments import DateOrder
 from dmls_core.data.table.columns import (
     EXACT_INTEGERS,
+    DistinctTexts,
     Feature,
     date_issue,
     find_merged_integers,
@@ -143,6 +144,7 @@ def read_table(
     task: Task,
     *,
     data_format: str | None = None,
+    not_missing: Collection[str] = (),
     limits: DataLimits | None = None,
     reader: DeviceReader | None = None,
     sample: bool = False,
@@ -154,6 +156,7 @@ def read_table(
         columns: the spec's ``[columns]``.
         task: classification or regression.
         data_format: ``csv`` or ``parquet``; taken from each file's name if None.
+        not_missing: the texts of ``[data] not_missing``.
         limits: those of the settings if None.
         reader: reads the columns that it can on a device; the table is the same.
         sample: the files are a sample: an issue that further rows could refute does not count, and the table
@@ -171,9 +174,9 @@ def read_table(
     issues: list[ColumnIssue] = []
     features: list[Feature] = []
     for name in roles.features:
-        parts = convert_column(frame[name], column_types[name], roles, files, limits)
+        parts = convert_column(frame[name], column_types[name], roles, files, limits, not_missing=not_missing)
         issues.append(parts) if isinstance(parts, ColumnIssue) else features.extend(parts)
-    target = read_target(frame[roles.target], task, limits)
+    target = read_target(frame[roles.target], task, limits, not_missing)
     if isinstance(target, ColumnIssue):
         issues.append(target)
     if certain := [issue for issue in issues if not (sample and issue.refutable)]:
@@ -187,7 +190,8 @@ def read_table(
     if values.null_count():
         empty = int(frame.select(pl.all_horizontal(pl.all().is_null())).to_series().sum())
         if dropped := values.null_count() - empty:
-            warnings = (missing_target(dropped, len(values) - empty),)
+            texts = DistinctTexts.missing(frame[roles.target], not_missing)
+            warnings = (missing_target(dropped, len(values) - empty, texts),)
         row_mask = values.is_not_null()
         encoded, values = encoded.filter(row_mask), values.filter(row_mask)
     table_columns = tuple(column for column, _ in features)
@@ -206,9 +210,10 @@ def read_table(
     )
 
 
-def missing_target(missing: int, rows: int) -> str:
-    """Return the warning on rows without a target."""
-    return f"{missing} of {rows} rows have no target and were left out"
+def missing_target(missing: int, rows: int, texts: Mapping[str, int]) -> str:
+    """Return the warning on rows without a target, some of which have ``texts`` that are read as missing."""
+    said = ", ".join(f"{count} say {text!r}" for text, count in texts.items())
+    return f"{missing} of {rows} rows have no target and were left out{f' ({said})' * bool(said)}"
 
 
 def _locate_row(files: DataFiles, column: str, row_mask: pl.Series | None, row: int) -> ValidationIssue:
@@ -280,28 +285,27 @@ def read_type(name: str, column_type: ColumnType, roles: ColumnRoles, task: Task
 
 
 def convert_column(
-    series: pl.Series, column_type: ColumnType, roles: ColumnRoles, files: DataFiles, limits: DataLimits
+    series: pl.Series,
+    column_type: ColumnType,
+    roles: ColumnRoles,
+    files: DataFiles,
+    limits: DataLimits,
+    *,
+    not_missing: Collection[str],
 ) -> Sequence[Feature] | ColumnIssue:
     """Convert a column of the files to a feature, or to the parts of a date."""
     if series.name in roles.dates:
         return read_date(series, roles.date_order, roles.used)
     categorical = series.name in roles.categorical or column_type == "category"
-    feature = _feature(series, column_type, files, limits, categorical=categorical)
-    return feature if isinstance(feature, ColumnIssue) else [feature]
-
-
-def _feature(
-    series: pl.Series, column_type: ColumnType, files: DataFiles, limits: DataLimits, *, categorical: bool
-) -> Feature | ColumnIssue:
     if column_type == "time" and not categorical:
         return date_issue(series.name)
-    feature = read_feature(series, limits, categorical=categorical)
+    feature = read_feature(series, limits, categorical=categorical, not_missing=not_missing)
     if column_type == "integer" and not isinstance(feature, ColumnIssue) and feature[0].categories is None:
         largest = max(-float(feature[1].min() or 0), float(feature[1].max() or 0))  # type: ignore[arg-type]
         exact = files.integers(series.name) if largest >= EXACT_INTEGERS else None
         if exact is not None and (issue := find_merged_integers(exact)):
             return issue
-    return feature
+    return feature if isinstance(feature, ColumnIssue) else [feature]
 
 
 def _matrix(slices: list[pl.DataFrame]) -> NDArray[np.float32]:

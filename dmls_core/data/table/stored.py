@@ -7,7 +7,7 @@ columns at a time. So memory holds some bytes per row, but never all columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from dmls_core.data.formats.data_files import ColumnIssue, DataFiles, locate_issues
 from dmls_core.data.formats.parquet_source import reading
-from dmls_core.data.table.columns import read_target
-from dmls_core.data.table.reader import convert_column, read_schema, read_type
+from dmls_core.data.table.columns import DistinctTexts, read_target
+from dmls_core.data.table.reader import convert_column, missing_target, read_schema, read_type
 from dmls_core.data.table.table import Table, TableColumn
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
@@ -29,7 +29,13 @@ COLUMN_BYTES = 32 << 20
 
 
 def store_table(
-    paths: Sequence[Path], columns: Columns, task: Task, folder: Path, *, data_format: str | None = None
+    paths: Sequence[Path],
+    columns: Columns,
+    task: Task,
+    folder: Path,
+    *,
+    data_format: str | None = None,
+    not_missing: Collection[str] = (),
 ) -> Table:
     """Read a table as ``read_table`` does; its matrix is a memory map of a file in the new ``folder``.
 
@@ -48,7 +54,10 @@ def store_table(
     def read(names: Sequence[str]) -> pl.DataFrame:
         return _read(files, stored, {name: types[name] for name in names})
 
-    target = read_target(read([roles.target]).to_series(), task, limits)
+    series = read([roles.target]).to_series()
+    target = read_target(series, task, limits, not_missing)
+    texts = DistinctTexts.missing(series, not_missing)
+    del series
     row_mask = None
     if not isinstance(target, ColumnIssue) and target[0].null_count():
         row_mask = target[0].is_not_null()
@@ -61,7 +70,14 @@ def store_table(
             names = roles.features[start : start + step]
             frame = read(names)
             for name in names:
-                parts = convert_column(frame.drop_in_place(name), column_types[name], roles, files, limits)
+                parts = convert_column(
+                    frame.drop_in_place(name),
+                    column_types[name],
+                    roles,
+                    files,
+                    limits,
+                    not_missing=not_missing,
+                )
                 if isinstance(parts, ColumnIssue):
                     issues.append(parts)
                     continue
@@ -75,7 +91,7 @@ def store_table(
     values, labels = target
     warnings: tuple[str, ...] = ()
     if row_mask is not None:
-        warnings = _left_out(values, stored)
+        warnings = _left_out(values, stored, texts)
         values = values.filter(row_mask)
     return Table(
         columns=tuple(table_columns),
@@ -109,10 +125,10 @@ def _numbers(values: pl.Series, row_mask: pl.Series | None) -> NDArray[np.float3
     return numbers
 
 
-def _left_out(target: pl.Series, stored: Sequence[pl.LazyFrame]) -> tuple[str, ...]:
-    """Return a warning about the rows without a target, those without any value aside."""
+def _left_out(target: pl.Series, stored: Sequence[pl.LazyFrame], texts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the warning about the rows without a target, those without any value aside."""
     blank = pl.all_horizontal(pl.all().is_null()).sum()
     empty = sum(int(scan.select(blank).collect(engine="streaming").item()) for scan in stored)
     if dropped := target.null_count() - empty:
-        return (f"{dropped} of {len(target) - empty} rows have no target and were left out",)
+        return (missing_target(dropped, len(target) - empty, texts),)
     return ()

@@ -258,12 +258,13 @@ def fit_encoder(
     fill_missing: bool,
     native_categories: bool = False,
     marks: tuple[str, ...] = (),
+    not_missing: tuple[str, ...] = (),
 ) -> Encoder:
     """Fit an encoder on ``rows``, the indices of the training rows; no other row is used.
 
     ``fill_missing`` is for a model that cannot handle missing values. With ``native_categories``, the codes
     after those of the k known categories are k for an unknown one and k + 1 for a missing one, and never NaN.
-    ``marks`` are those of missing values in ``[data]``.
+    ``marks`` are those of missing values in ``[data]``, ``not_missing`` its texts that are categories.
     """
     fills = _medians(table, rows) if fill_missing else {}
     features: list[Feature] = []
@@ -286,7 +287,7 @@ def fit_encoder(
             unknown, missing = float(len(categories)), float(len(categories) + 1)
         else:
             unknown, missing = UNKNOWN, UNKNOWN if fill_missing else math.nan
-        features.append(CategoryFeature(column.name, categories, missing, unknown, marks))
+        features.append(CategoryFeature(column.name, categories, missing, unknown, marks, not_missing))
     return Encoder(tuple(features), Target(table.target_name, table.labels))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from dmls_core.data.encoder import category_text
+from dmls_core.data.encoder import MISSING, category_text
 from dmls_core.data.validation.expectations import Expectation, ExpectationType
 from dmls_core.data.validation.facts import ColumnFacts, TableFacts
 
@@ -25,7 +25,7 @@ class CheckResult:
         observed: a count, or None if the expectation is about single values.
         checked: values that were checked, missing ones included.
         unexpected: number of values that do not meet it.
-        examples: the first distinct ones of them.
+        examples: the first distinct ones of them; texts of missing values that may be values.
     """
 
     success: bool
@@ -43,7 +43,9 @@ class CheckResult:
         if self.observed is not None:
             return f"there are {self.observed:,}"
         if expectation_type == "missing":
-            return f"{self.unexpected:,} of {self.checked:,} are missing"
+            texts = " or ".join(map(repr, self.examples))
+            unless = f", unless [data] not_missing says that {texts} is a value" if texts else ""
+            return f"{self.unexpected:,} of {self.checked:,} are missing{unless}"
         if not self.unexpected:
             return f"all {self.checked:,} values meet it"
         shown = ", ".join(str(value)[:40] for value in self.examples)
@@ -63,7 +65,12 @@ def check(expectation: Expectation, table: TableFacts) -> CheckResult:
     match expectation.expectation_type:
         case "missing":
             met = not table.rows or (table.rows - facts.missing) / table.rows >= arguments["mostly"]
-            return CheckResult(met, checked=table.rows, unexpected=facts.missing)
+            return CheckResult(
+                met,
+                checked=table.rows,
+                unexpected=facts.missing,
+                examples=() if met else facts.missing_texts,
+            )
         case "unique_count":
             return _within(_values(facts).drop_nulls().n_unique(), arguments)
         case "numbers":
@@ -119,6 +126,6 @@ def _spelled(allowed: Sequence[Any], values: pl.Series) -> pl.Series:
         if values.dtype.is_integer():
             numbers = [int(value) for value in numbers if value == int(value)]
         return pl.Series(numbers, dtype=values.dtype, strict=False)
-    texts = {category_text(value) for value in allowed}
-    spelled = [text for text in values.unique().to_list() if category_text(text) in texts]
+    texts = {category_text(value, MISSING) for value in allowed}
+    spelled = [text for text in values.unique().to_list() if category_text(text, MISSING) in texts]
     return pl.Series(spelled, dtype=pl.String)

@@ -7,9 +7,10 @@ copy of it is in memory. Only columns with expectations of their values are read
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 
@@ -20,6 +21,7 @@ from dmls_core.data.table.reader import ColumnRoles, assign_roles
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Spec
+from dmls_core.spec.values import MissingOrValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,14 @@ class ColumnFacts:
         values: numbers, of an integer type if all are integers, or ``String`` without surrounding blanks;
             null if missing. None if no expectation is about them. The texts of a target are there once each,
             unless it has expectations of its own.
+        missing_texts: texts that count as missing, though [data] not_missing could name them.
     """
 
     numeric: bool
     missing: int
     texts: int
     values: pl.Series | None = None
+    missing_texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,10 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
 
     positions = {name: position for position, name in enumerate(present)}
 
+    not_missing = spec.data.not_missing
+
     def aggregates(position: int, column: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
-        expressions = _counts(column, dtype)
+        expressions = _counts(column, dtype, not_missing)
         if (name := present[position]) in spec.expectations.columns or (
             name in full_columns and dtype.is_numeric()
         ):
@@ -103,7 +109,11 @@ def gather_facts(spec: Spec, paths: Sequence[Path], limits: DataLimits) -> Table
             texts=counts.get(f"texts {position}", 0),
             rows=rows - empty,
             as_text=name in as_text,
+            is_class=name == spec.columns.target and spec.task == "classification",
             values=totals[f"values {position}"] if name in full_columns else None,
+            not_missing=not_missing,
+            not_missing_rows=counts.get(f"not missing {position}", 0),
+            missing_texts=totals[f"missing texts {position}"] if types[name] == pl.String else None,
         )
         for name, position in positions.items()
     }
@@ -137,13 +147,16 @@ def _type(name: str, column_type: ColumnType, spec: Spec, *, as_text: bool) -> p
 _MISSING = list(MISSING)
 
 
-def _counts(column: pl.Expr, dtype: pl.DataType) -> dict[str, pl.Expr]:
+def _counts(column: pl.Expr, dtype: pl.DataType, not_missing: Collection[str]) -> dict[str, pl.Expr]:
     if dtype.is_numeric():
         return {"missing": column.null_count(), "sum": column.sum()}
     stripped = column.str.strip_chars()
     present = column.is_not_null() & ~stripped.is_in(_MISSING)
     number = stripped.cast(pl.Float64, strict=False)
-    return {"missing": (~present).sum(), "texts": (present & number.is_null()).sum()}
+    counts = {"missing": (~present).sum(), "texts": (present & number.is_null()).sum()}
+    doubtful = stripped.is_in([text for text in get_args(MissingOrValue) if text not in not_missing])
+    counts["missing texts"] = stripped.filter(doubtful).unique().implode()
+    return counts | ({"not missing": stripped.is_in(list(not_missing)).sum()} if not_missing else {})
 
 
 def _count_nans(files: DataFiles, types: Mapping[str, pl.DataType]) -> dict[str, int]:
@@ -159,14 +172,30 @@ def _count_nans(files: DataFiles, types: Mapping[str, pl.DataType]) -> dict[str,
     return {name: int(totals[f"nan {position}"].sum()) for position, name in enumerate(types)}
 
 
-def _facts(*, missing: int, texts: int, rows: int, as_text: bool, values: pl.Series | None) -> ColumnFacts:
+def _facts(
+    *,
+    missing: int,
+    texts: int,
+    rows: int,
+    as_text: bool,
+    is_class: bool,
+    values: pl.Series | None,
+    not_missing: Collection[str],
+    not_missing_rows: int,
+    missing_texts: pl.Series | None,
+) -> ColumnFacts:
     numeric = not as_text and texts < (rows - missing) - texts
+    if not_missing_rows and (is_class or not numeric):
+        missing, texts, numeric = missing - not_missing_rows, texts + not_missing_rows, False
+    else:
+        not_missing = ()
     if values is not None:
         values = values.explode()
-        values = _stripped(values) if values.dtype == pl.String else values.fill_nan(None)
+        values = _stripped(values, not_missing) if values.dtype == pl.String else values.fill_nan(None)
         if numeric and not texts:
             values = _numbers(values)
-    return ColumnFacts(numeric, missing, texts, values)
+    doubtful = missing_texts.explode().drop_nulls().unique().sort() if missing_texts is not None else ()
+    return ColumnFacts(numeric, missing, texts, values, () if numeric else tuple(doubtful))
 
 
 def _numbers(values: pl.Series) -> pl.Series:
@@ -178,6 +207,6 @@ def _numbers(values: pl.Series) -> pl.Series:
     return values.cast(pl.Float64).fill_nan(None)
 
 
-def _stripped(texts: pl.Series) -> pl.Series:
+def _stripped(texts: pl.Series, not_missing: Collection[str] = ()) -> pl.Series:
     stripped = texts.str.strip_chars()
-    return stripped.set(stripped.is_in(_MISSING), None)
+    return stripped.set(stripped.is_in(list(MISSING.difference(not_missing))), None)

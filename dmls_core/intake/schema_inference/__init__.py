@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,11 +15,19 @@ from typing import Any
 from dmls_core import sandbox
 from dmls_core.data.encoder import is_missing
 from dmls_core.data.formats.compression import ZIP
+from dmls_core.data.formats.missing_marks import count_missing
 from dmls_core.data.formats.names import format_of, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.table.reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
-from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes
+from dmls_core.intake.data_notes import (
+    MOST,
+    first_padded,
+    left_out_note,
+    missing_texts_note,
+    padded_notes,
+    relation_notes,
+)
 from dmls_core.intake.schema_inference.draft import (
     SHOWN,
     ColumnKind,
@@ -30,6 +38,7 @@ from dmls_core.intake.schema_inference.draft import (
 from dmls_core.intake.schema_inference.parquet_sample import parquet_tail
 from dmls_core.intake.schema_inference.sample import (
     HEAD,
+    MARKS,
     PASS,
     WHOLE,
     read_at,
@@ -40,6 +49,7 @@ from dmls_core.intake.schema_inference.sample import (
 )
 from dmls_core.intake.schema_inference.sampled_rows import Sample
 from dmls_core.intake.schema_inference.target import TargetGuess, choose_target, guess_target, guess_task
+from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task
 
 __all__ = [
@@ -80,7 +90,9 @@ class FileSchema:
         sheets: the visible sheets of a workbook.
         spread: whether the sample is from the whole file, not only from its beginning.
         extent: the part of a large file that the sample is from, such as ``rows 1 to 12,000,000``.
-        notes: what the drafted spec leaves out, and columns that give others away; see ``data_notes``.
+        remarks: what may be wrong with the reading of the columns.
+        notes: the remarks, what the drafted spec leaves out, and columns that give others away; see
+            ``data_notes``.
     """
 
     file: str
@@ -95,6 +107,7 @@ class FileSchema:
     sheets: tuple[str, ...]
     spread: bool
     extent: str
+    remarks: tuple[str, ...]
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -112,6 +125,7 @@ class FileSchema:
             "sheets": self.sheets,
             "spread": self.spread,
             "extent": self.extent,
+            "remarks": self.remarks,
             "notes": self.notes,
         }
 
@@ -123,7 +137,11 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
         DataError: no column can be the target, or no column is left as a feature.
     """
     types = sample.types or ("",) * len(sample.names)
-    columns = tuple(map(describe, sample.names, sample.columns, types))
+    limits, not_missing = DataLimits.from_environment(), sample.data.get("not_missing", ())
+    columns = tuple(
+        describe(name, values, dtype, limits, not_missing)
+        for name, values, dtype in zip(sample.names, sample.columns, types, strict=True)
+    )
     if target:
         guess: TargetGuess | None = choose_target(columns, sample.columns, target, file)
     else:
@@ -139,6 +157,7 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
         )
     task = guess_task(guess.column)
     preview = zip(*(values[:PREVIEW] for values in sample.columns[:PREVIEW_COLUMNS]), strict=True)
+    remarks = _remarks(columns, guess.column, sample)
     return FileSchema(
         file=file,
         columns=columns,
@@ -147,27 +166,60 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
         document=draft_spec(columns, guess.column, task, file, sample.data),
         seen=sample.seen,
         rows=sample.rows,
-        preview=tuple(tuple(map(_shown, row)) for row in preview),
+        preview=tuple(tuple(_shown(value, not_missing) for value in row) for row in preview),
         data=sample.data,
         sheets=sample.sheets,
         spread=sample.spread,
         extent=sample.extent,
-        notes=tuple(_notes(columns, guess, sample)),
+        remarks=tuple(remarks),
+        notes=tuple(_notes(columns, guess, sample, remarks)),
     )
 
 
-def _notes(columns: Sequence[InferredColumn], guess: TargetGuess, sample: Sample) -> list[str]:
+def _remarks(columns: Sequence[InferredColumn], target: InferredColumn, sample: Sample) -> list[str]:
+    """Return what may be wrong with the reading of the columns."""
+    texts = {
+        column.name: values
+        for column, values in zip(columns, sample.columns, strict=True)
+        if column.kind in ("category", "text", "constant", "empty") and column.low is None
+    }
+    not_missing = sample.data.get("not_missing", ())
+    missing = missing_texts_note(
+        texts, target.name, not_missing, quoted=sample.quoted, complete=sample.complete
+    )
+    remarks = [*_padded(columns, target, sample), *_ambiguous(columns, sample), missing, *sample.notes]
+    return list(filter(None, remarks))
+
+
+def _notes(
+    columns: Sequence[InferredColumn], guess: TargetGuess, sample: Sample, remarks: Sequence[str]
+) -> list[str]:
     """Return what ``dmls validate`` and ``_status`` say of the drafted spec."""
     target = guess.column
-    notes = relation_notes(guess.relations, target.name)
+    # What gives a target away is worth a word once it is the target for sure.
+    notes = relation_notes(guess.relations, target.name if guess.certain else "")
     if target.missing:
         prefix = "" if sample.complete else "In a sample, "
-        notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")
-    notes += [*_ambiguous(columns, sample), *sample.notes]
+        cells = sample.columns[sample.names.index(target.name)]
+        texts = count_missing(cells, sample.data.get("not_missing", ()))
+        notes.append(f"{prefix}{missing_target(target.missing, sample.seen, dict(texts.most_common()))}.")
+    notes += remarks
     if sample.extent:
         notes.append(f"The sample is from {sample.extent}.")
     out = [(column.name, column.reason) for column in columns if column.reason and column != target]
     return [*notes, *filter(None, [left_out_note(out)])]
+
+
+def _padded(columns: Sequence[InferredColumn], target: InferredColumn, sample: Sample) -> list[str]:
+    """Return notes on columns with leading zeros, by whether the draft keeps them."""
+    padded = [
+        (column, text)
+        for column, values in zip(columns, sample.columns, strict=True)
+        if column.kind in ("category", "code", "number") and (text := first_padded(values))
+    ]
+    categories = [(column.name, text) for column, text in padded if column.kind == "category"]
+    numbers = [(column.name, text) for column, text in padded if column.kind != "category"]
+    return padded_notes(categories, [number for number in numbers if number[0] != target.name])
 
 
 _THREE = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
@@ -186,8 +238,8 @@ def _ambiguous(columns: Sequence[InferredColumn], sample: Sample) -> list[str]:
     return [f"All numbers have three decimals in {named}: if these are thousands, correct [data] thousands."]
 
 
-def _shown(value: Any) -> str | None:  # noqa: ANN401 - any value of a column
-    return None if is_missing(value) else str(value)[:SHOWN]
+def _shown(value: Any, not_missing: Collection[str]) -> str | None:  # noqa: ANN401 - any value of a column
+    return None if is_missing(value, not_missing) else str(value)[:SHOWN]
 
 
 BY_HAND = f"{sandbox.HINT}; if it is intact, write the spec by hand"
@@ -288,7 +340,6 @@ def read_end_schema(path: str, target: str) -> dict[str, Any]:
 def read_footer_schema(path: str, file: str, size: int, keys: dict[str, Any] | None) -> dict[str, Any]:
     """Infer the schema of a Parquet file by the end that ``path`` has; runs in the sandbox."""
     sample = parquet_tail(file, Path(path).read_bytes(), size)
-    missing_values = (keys or {}).get("missing")  # of the spec: there are no values that show them
-    return infer_schema(
-        file, replace(sample, data={"missing": missing_values} if missing_values else {})
-    ).as_json()
+    # Of the spec: there are no values that show them.
+    marks = {key: keys[key] for key in MARKS if keys and keys.get(key)}
+    return infer_schema(file, replace(sample, data=marks)).as_json()

@@ -6,7 +6,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import pairwise
@@ -14,8 +14,11 @@ from typing import Any, Literal
 
 from dmls_core.data.encoder import category_text, is_missing, number
 from dmls_core.data.moments import DateOrder
+from dmls_core.data.table.columns import most_categories
 from dmls_core.data.table.dates import ORDERS, fitting_orders
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.intake.data_notes import first_padded
+from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task
 
 ColumnKind = Literal["number", "code", "category", "date", "id", "text", "constant", "empty", "unusable"]
@@ -53,11 +56,6 @@ FIRST = 100
 _CODE_ROWS = 5
 """Smallest number of rows per distinct value of a code."""
 
-_CATEGORIES = 100
-"""Largest number of distinct texts of a category; each occurs ``_CATEGORY_ROWS`` times on average."""
-
-_CATEGORY_ROWS = 3
-
 _ID_NAME = re.compile(
     r"(?:^|[ _.-])(?:id|ids|uuid|guid|key|index|idx|no|nr|number|rownum|row)$", re.IGNORECASE
 )
@@ -91,7 +89,7 @@ class InferredColumn:
         whole: whether all numbers are integers.
         histogram: counts in ``BINS`` bins of equal width from ``low`` to ``high``.
         orders: in which all values are dates; empty unless the column is a date.
-        flaw: why values that look like numbers cannot be used as they are; empty if nothing is wrong.
+        flaw: why values that look like numbers, or like categories, are not used as they are; else empty.
     """
 
     name: str
@@ -117,9 +115,27 @@ class InferredColumn:
         return fields | {"reason": self.reason}
 
 
-def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> InferredColumn:
-    """Describe a column of the sample from its raw values, and its type if the file has types."""
-    present = [value for value in values if not is_missing(value)]
+def describe(
+    name: str,
+    values: Sequence[Any],
+    kind_of_file: str,
+    limits: DataLimits,
+    not_missing: Collection[str] = (),
+) -> InferredColumn:
+    """Describe a column of the sample from its raw values, and its type unless the file has none.
+
+    The texts ``not_missing`` are values, except among numbers and dates.
+    """
+    column = _describe(name, values, kind_of_file, limits, ())
+    if not not_missing or column.low is not None or column.kind in ("number", "date", "unusable"):
+        return column
+    return _describe(name, values, kind_of_file, limits, not_missing)
+
+
+def _describe(
+    name: str, values: Sequence[Any], kind_of_file: str, limits: DataLimits, not_missing: Collection[str]
+) -> InferredColumn:
+    present = [value for value in values if not is_missing(value, not_missing)]
     missing = len(values) - len(present)
     if not values:
         orders = ORDERS if kind_of_file.startswith(("Date", "Time")) else ()
@@ -128,17 +144,23 @@ def describe(name: str, values: Sequence[Any], kind_of_file: str = "") -> Inferr
         return InferredColumn(name, "unusable", missing, 0)
     if not present:
         return InferredColumn(name, "empty", missing, 0)
-    counts = Counter(category_text(value) or "" for value in present)
+    counts = Counter(category_text(value, not_missing) or "" for value in present)
     top = tuple((text[:SHOWN], count) for text, count in counts.most_common(TOP))
     if any(isinstance(value, date | datetime | time | timedelta) for value in present):
         return InferredColumn(name, "date", missing, len(counts), top, orders=_orders(present))
     if len(counts) > FEW and all(map(_COMPACT.fullmatch, counts)) and (orders := _orders(present)):
         return InferredColumn(name, "date", missing, len(counts), top, orders=orders)
     numbers = _numbers(present, counts)
-    column_kind = _column_kind(name, present, counts, numbers)
+    most = most_categories(len(present), limits)
+    column_kind = _column_kind(name, present, counts, numbers, most)
+    padded = numbers is not None and column_kind in ("number", "code") and first_padded(present)
+    if padded and len(counts) <= most:
+        return InferredColumn(name, "category", missing, len(counts), top)
     if numbers is None:
         orders = _orders(present) if column_kind == "date" else ()
-        flaw = _flaw(counts) if column_kind == "text" else ""
+        flaw = ""
+        if column_kind == "text":
+            flaw = _flaw(counts) or (_MANY if 2 * len(counts) <= len(present) else "")
         return InferredColumn(name, column_kind, missing, len(counts), top, orders=orders, flaw=flaw)
     low, high = min(numbers), max(numbers)
     integral = all(value.is_integer() for value in numbers)
@@ -153,7 +175,7 @@ def _orders(present: Sequence[Any]) -> tuple[DateOrder, ...]:
 
 
 def _column_kind(
-    name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequence[float] | None
+    name: str, present: Sequence[Any], counts: Counter[str], numbers: Sequence[float] | None, most: int
 ) -> ColumnKind:
     distinct, rows = len(counts), len(present)
     if distinct == 1:
@@ -163,7 +185,6 @@ def _column_kind(
             return "date"
         if distinct == rows and rows > FEW and (_names_rows(name) or _share(present, _UUID) >= _MOSTLY):
             return "id"
-        most = min(_CATEGORIES, max(FEW // 2, rows // _CATEGORY_ROWS))
         return "category" if distinct <= most else "text"
     if not all(value.is_integer() for value in numbers):
         return "number"
@@ -200,6 +221,7 @@ def _flaw(counts: Counter[str]) -> str:
 
 
 _EXACT = 1 << 24
+_MANY = "too many distinct values to be a category by default: name it in [columns] categorical to use it"
 _MERGED = "integers too large to be distinct as 32-bit floating point numbers"
 
 

@@ -18,7 +18,7 @@ from dmls_core.data.formats.compression import UNPACKED, ZIP, check_packed, only
 from dmls_core.data.formats.csv_dialect import CsvRow, decode_head, ragged_column, read_rows
 from dmls_core.data.formats.detection import detect
 from dmls_core.data.formats.encodings import line_end_utf16
-from dmls_core.data.formats.missing_marks import describe_marks, find_marks, without_marks
+from dmls_core.data.formats.missing_marks import describe_marks, find_marks, quoted_texts, without_marks
 from dmls_core.data.formats.names import (
     COMPRESSED,
     file_format,
@@ -133,12 +133,12 @@ def thinned_sample(
         arguments = str(path.absolute()), reading.get("encoding", "utf-8"), copy.name, HEAD, SECONDS, cut
         thinned = sandbox.run(thin_text, *arguments, limits=PASS, file=file)
         content = Path(copy.name).read_bytes()
-    plain = {key: value for key, value in reading.items() if key not in ("encoding", "missing")}
+    plain = {key: value for key, value in reading.items() if key not in ("encoding", *MARKS)}
     try:
         spread = _text(text_name(file), content, False, plain, limits)
     except DataError:  # of a record in a chunk, which may begin within quotes
         return sample
-    reading.pop("missing", None)
+    reading = {key: value for key, value in reading.items() if key not in MARKS}
     spread = replace(spread, data={**spread.data, **reading}, spread=True)
     spread = with_marks(spread, keys)
     return replace(spread, extent=span(thinned, path.stat().st_size, cut))
@@ -154,11 +154,17 @@ def _spread_text(file: str, content: bytes, keys: Mapping[str, Any] | None, limi
 
 
 def _text_keys(keys: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if keys is None else {key: value for key, value in keys.items() if key != "missing"}
+    return None if keys is None else {key: value for key, value in keys.items() if key not in MARKS}
+
+
+MARKS = ("missing", "not_missing")
+"""Keys that say which texts are missing values."""
 
 
 def with_marks(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
     """Return a sample with None in place of marks: those of ``keys``, or if these are None, those found."""
+    if keys and keys.get("not_missing"):
+        sample = replace(sample, data={**sample.data, "not_missing": list(keys["not_missing"])})
     missing_values = find_marks(sample.columns, DATE) if keys is None else tuple(keys.get("missing", ()))
     if not missing_values:
         return sample
@@ -299,7 +305,8 @@ def _converted(
 
 
 def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample:
-    rows = read_rows(file, decode_head(file, head, complete=complete), complete=complete)
+    text = decode_head(file, head, complete=complete)
+    rows = read_rows(file, text, complete=complete)
     first = next(rows, None)
     if first is None:
         raise DataError(
@@ -335,7 +342,14 @@ def _csv(file: str, head: bytes, complete: bool, limits: IntakeLimits) -> Sample
     cells = [body[at].cells for at in _spread(len(body))]
     columns = tuple(zip(*cells, strict=True))
     number = len(body) if complete else None
-    return Sample(tuple(header.cells), columns, number == len(cells), number, spread=complete)
+    return Sample(
+        tuple(header.cells),
+        columns,
+        number == len(cells),
+        number,
+        spread=complete,
+        quoted=quoted_texts(text),
+    )
 
 
 def _spread(rows: int) -> list[int]:

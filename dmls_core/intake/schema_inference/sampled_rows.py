@@ -35,6 +35,7 @@ class Sample:
         spread: whether the rows are from the whole file, not only from its beginning.
         extent: the part of a large file that the rows are from all over; empty if it is not known.
         notes: what should be known of the reading.
+        quoted: texts of missing values that a CSV has in quotes; see ``quoted_texts``.
     """
 
     names: tuple[str, ...]
@@ -47,6 +48,7 @@ class Sample:
     spread: bool = True
     extent: str = ""
     notes: tuple[str, ...] = ()
+    quoted: frozenset[str] = frozenset()
 
     @property
     def seen(self) -> int:

@@ -35,6 +35,9 @@ _QUESTION = re.compile(r"^(?:is|has|was|will|did)_")
 _CLEAR = 9
 """Score of a column whose name, or name, position and type, are those of a target."""
 
+_ALL_MISSING = 10
+"""What a column without any value would lose of its score; a few missing values are common."""
+
 _MARGIN = 3
 """A guess is certain if no other column comes so close."""
 
@@ -70,13 +73,14 @@ class TargetGuess:
 def guess_target(columns: Sequence[InferredColumn], values: Sequence[Sequence[Any]]) -> TargetGuess | None:
     """Guess the target from names, positions, kinds and the ``values``; None if no column can be one.
 
-    The name counts most, then the position: last, as in most data sets, or first. A guess is not certain if
-    another column holds the same information: either may be the target.
+    The name counts most, then the share of rows with a value, then the position: last, as in most data sets,
+    or first. A guess is not certain if another column holds the same information: either may be the target.
     """
     names = {column.name.strip().casefold() for column in columns}
     last = len(columns) - 1
     scores = {
         position: _score(position, column, names, last=last)
+        - _ALL_MISSING * (column.missing / max(1, len(values[position]))) ** 2
         for position, column in enumerate(columns)
         if column.kind in ("number", "code", "category") and column.distinct != 1
     }
@@ -108,7 +112,8 @@ def guess_task(column: InferredColumn) -> Task:
     Text is classification. Integers are classes if there are two, or few that recur often.
     """
     few = column.whole and column.distinct == 2 and column.high is not None
-    return "classification" if few or column.kind in ("category", "code") else "regression"
+    same = column.kind == "constant" and column.low is None
+    return "classification" if few or same or column.kind in ("category", "code", "text") else "regression"
 
 
 def _score(position: int, column: InferredColumn, names: set[str], *, last: int) -> float:

@@ -210,7 +210,8 @@ def _calls(
     client += f'connect("{model}", grpc="HOST:8001").predict('
     file = {"A CSV file:": f"dmls predict {model.replace('.', '/', 1)} data.csv --out predicted.csv"}
     if len(example) > MAX_COLUMNS:
-        return {"Python, with pandas or polars:": f'{client}pandas.read_csv("data.csv"))'} | file
+        options = ", keep_default_na=False" if encoder.not_missing else ""
+        return {"Python, with pandas or polars:": f'{client}pandas.read_csv("data.csv"{options}))'} | file
     frame = ", ".join(f"{json.dumps(name)}: {list(values)!r}" for name, values in example.items())
     return {
         "The table endpoint, with the columns of the data:": (

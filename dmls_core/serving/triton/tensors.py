@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import Encoder, NumberFeature, category_text, is_mark, number
+from dmls_core.data.encoder import (
+    MISSING,
+    CategoryFeature,
+    Encoder,
+    NumberFeature,
+    category_text,
+    is_mark,
+    number,
+)
 from dmls_core.errors import DataError, ValidationIssue
 
 TEXT, NUMBER = "TYPE_STRING", "TYPE_FP64"
@@ -96,7 +104,9 @@ def table_request(encoder: Encoder, rows: Mapping[str, Sequence[Any]]) -> str:
         if isinstance(feature, NumberFeature):
             datatype, values = "FP64", [number(value) for value in rows[feature.name]]
         else:
-            datatype, values = "BYTES", [category_text(value) or "" for value in rows[feature.name]]
+            not_missing = feature.not_missing if isinstance(feature, CategoryFeature) else ()
+            datatype = "BYTES"
+            values = [category_text(value, not_missing) or "" for value in rows[feature.name]]
         inputs.append({"name": feature.name, "datatype": datatype, "shape": [len(values), 1], "data": values})
     return json.dumps({"inputs": inputs}, ensure_ascii=False)
 
@@ -141,8 +151,11 @@ def _numbers(name: str, values: NDArray[Any], marks: Sequence[str]) -> NDArray[n
 
 
 def _texts(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return categories as the encoder spells them; a missing one is the empty text."""
-    texts = np.array([category_text(value) or "" for value in values], dtype=object)
+    """Return categories as the encoder spells them; a missing one is the empty text.
+
+    Whether a text such as ``NA`` is missing is for the version that answers to say.
+    """
+    texts = np.array([category_text(value, MISSING) or "" for value in values], dtype=object)
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:

@@ -26,7 +26,6 @@ from dmls_core.data.encoder import (
     Encoder,
     Feature,
     NumberFeature,
-    category_text,
     is_mark,
     is_missing,
     number,
@@ -173,12 +172,18 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
 
 def sent_row(columns: Mapping[str, Sequence[Value]], encoder: Encoder) -> dict[str, Value]:
     """Return the first row as JSON sends it: null for a missing value, numbers as numbers."""
-    row = {name: None if is_missing(values[0]) else values[0] for name, values in columns.items()}
+    row: dict[str, Value] = {}
     for feature in encoder.features:
-        value = row[feature.name]
-        if isinstance(feature, NumberFeature) and value is not None:
-            row[feature.name] = number(value)
+        value = columns[feature.name][0]
+        if _is_missing(value, feature):
+            row[feature.name] = None
+        else:
+            row[feature.name] = number(value) if isinstance(feature, NumberFeature) else value
     return row
+
+
+def _is_missing(value: Value, feature: Feature) -> bool:
+    return feature.text(value) is None if isinstance(feature, CategoryFeature) else is_missing(value)
 
 
 def check_columns(row: Mapping[str, Value], encoder: Encoder) -> None:
@@ -215,10 +220,10 @@ def check_values(
     issues: list[ValidationIssue] = []
     for feature in encoder.features:
         name, value = feature.name, row[feature.name]
-        if is_missing(value):
+        if _is_missing(value, feature):
             imputed.append(Remark(column=name, message=_imputed(feature)))
         elif isinstance(feature, CategoryFeature):
-            if category_text(value) not in feature.categories:
+            if feature.text(value) not in feature.categories:
                 message = f"{str(value)[:MAX_SHOWN]!r} does not occur in the training data"
                 warnings.append(Remark(column=name, message=message))
         else:

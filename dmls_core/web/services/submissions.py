@@ -72,7 +72,10 @@ class InferredSchema(BaseModel):
     data: dict[str, Any] = Field(description="Keys of `[data]` with which the file was read.")
     sheets: list[str] = Field(description="Visible sheets of an Excel workbook.")
     spread: bool = Field(description="Whether the rows that were read are from the whole file.")
-    notes: list[str] = Field(description="What the spec leaves out, and columns that give others away.")
+    remarks: list[str] = Field(description="What may be wrong with the reading of the columns.")
+    notes: list[str] = Field(
+        description="The remarks, what the spec leaves out, and columns that give others away."
+    )
 
 
 class SpecSummary(BaseModel):

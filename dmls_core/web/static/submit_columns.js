@@ -26,7 +26,7 @@ const KINDS = {
   category: "category",
   date: "date",
   id: "ID",
-  text: "free text",
+  text: "text",
   constant: "constant",
   empty: "empty",
   unusable: "nested or binary",
@@ -94,6 +94,7 @@ export function showColumns(state, changed) {
   const used = (name) => roleOf(columns, name) !== "out";
   summary(schema, target, choose);
   put(byId("relations"), relations(schema.relations.filter((one) => used(one.column) && used(one.other)), target, ignore));
+  put(byId("remarks"), schema.remarks.length ? h("ul", { class: "note warn" }, schema.remarks.map((text) => h("li", { text }))) : null);
   put(byId("left-out"), leftOut(schema, columns, target));
   balance(schema, target, state.document.search?.metric);
   byId("columns").replaceChildren(
@@ -197,7 +198,7 @@ function likely(schema, choose) {
 /** Point out columns that give the target away, then those that give each other away. */
 function relations(all, target, ignore) {
   const own = (one) => one.other === target?.name || (one.both && one.column === target?.name);
-  const found = all.filter((one) => one.both || own(one) || !target);
+  const found = all.filter((one) => one.both || own(one));
   if (!found.length) return null;
   const sorted = found.sort((one, other) => own(other) - own(one)).slice(0, RELATIONS);
   return h("ul", { class: "note warn" }, sorted.map((one) => {

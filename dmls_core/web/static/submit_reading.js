@@ -4,7 +4,7 @@ import { byId, h, put } from "./dom.js";
 import { formatOf, namedFormat } from "./sample.js";
 import { setIn } from "./submit_values.js";
 
-const DEFAULTS = { delimiter: ",", decimal: ".", thousands: "", encoding: "utf-8", header: true, skip_rows: 0, sheet: "", missing: [] };
+const DEFAULTS = { delimiter: ",", decimal: ".", thousands: "", encoding: "utf-8", header: true, skip_rows: 0, sheet: "", missing: [], not_missing: [] };
 const CHOICES = {
   delimiter: ["Columns are separated by", [[",", "Commas"], [";", "Semicolons"], ["\t", "Tabs"], ["|", "Vertical bars"]]],
   decimal: ["Decimal mark", [[".", "Point: 0.5"], [",", "Comma: 0,5"]]],
@@ -21,8 +21,8 @@ const CHOICES = {
 
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
-/** Return the marks of missing values in a text with commas between them: a mark may be "not available". */
-const marksOf = (text) => [...new Set(text.split(",").map((mark) => mark.trim()).filter(Boolean))];
+/** Return the texts in a list with commas between them: one may be "not available". */
+const textsOf = (text) => [...new Set(text.split(",").map((mark) => mark.trim()).filter(Boolean))];
 
 /** Return the keys of [data] on how a file is written that differ from their defaults. */
 export function readingOf(document) {
@@ -58,10 +58,10 @@ export function showReading({ file, keys, detected = [], sheets = [] }, choose) 
     return field(key, label, h("select", { id: `reading-${key}`, onchange: (event) => set(key, options[event.target.selectedIndex][0]) },
       options.map(([value, text]) => h("option", { selected: value === now, text }))));
   };
-  const missing = field("missing", "Marks of missing values", h("input", {
-    id: "reading-missing", type: "text", autocomplete: "off", spellcheck: "false", value: (keys.missing ?? []).join(", "),
-    onchange: (event) => set("missing", marksOf(event.target.value)),
-  }), "Such as - or n/a, with commas between them; empty cells, NA and null always are");
+  const texts = (key, label, hint) => field(key, label, h("input", {
+    id: `reading-${key}`, type: "text", autocomplete: "off", spellcheck: "false", value: (keys[key] ?? []).join(", "),
+    onchange: (event) => set(key, textsOf(event.target.value)),
+  }), hint);
   const has = (key) => (keys.format ? namedFormat(keys.format) : formatOf(file) ?? namedFormat("csv"))?.keys.includes(key);
   const sheet = keys.sheet ?? sheets[0] ?? "";
   put(byId("reading-form"), h("div", { class: "general" },
@@ -73,7 +73,8 @@ export function showReading({ file, keys, detected = [], sheets = [] }, choose) 
       id: "reading-skip_rows", type: "number", min: 0, max: 1000, step: 1, value: keys.skip_rows ?? 0,
       onchange: (event) => event.target.checkValidity() && set("skip_rows", event.target.valueAsNumber || 0),
     }), "Titles and notes that are not part of the table"),
-    missing,
+    texts("missing", "Marks of missing values", "Such as - or ?, with commas between them; empty cells always are missing"),
+    texts("not_missing", "Not missing", "Of NA, N/A, n/a, NULL, null and None, those that are values of a category"),
   ));
   if (focused?.startsWith("reading-")) byId(focused)?.focus();
 }

@@ -62,12 +62,15 @@ def joined(
 
 
 def test_texts_have_types_by_all_of_their_rows(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("n,x,t,id\n1,1.5,red,90071992547409931\nNA,2,,90071992547409932\n")
-    (tmp_path / "b.jsonl").write_text('{"n": 3, "x": 1, "t": "7", "id": 3}\n')
+    (tmp_path / "a.csv").write_text(
+        "n,x,t,id,zip\n1,1.5,red,90071992547409931,02138\nNA,2,,90071992547409932,\n"
+    )
+    (tmp_path / "b.jsonl").write_text('{"n": 3, "x": 1, "t": "7", "id": 3, "zip": "2138"}\n')
     found = joined(
         tmp_path, tmp_path / "a.csv", tmp_path / "b.jsonl", values={"shop": "7", "dt": "2026-01-05"}
     )
-    assert found.dtypes == [pl.Int64, pl.Float64, pl.String, pl.Int64, pl.Int32, pl.String]
+    assert found.dtypes == [pl.Int64, pl.Float64, pl.String, pl.Int64, pl.String, pl.Int32, pl.String]
+    assert found["zip"].to_list() == ["02138", None, "2138"]
     assert found["id"].to_list() == [90071992547409931, 90071992547409932, 3]
     assert found["t"].to_list() == ["red", None, "7"]
     assert found["n"].to_list() == [1, None, 3]

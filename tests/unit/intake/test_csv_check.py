@@ -34,7 +34,8 @@ def spec(task: str = "classification", **columns: Any) -> Any:
         "group": None,
         "weight": None,
     }
-    return SimpleNamespace(task=task, columns=SimpleNamespace(**defaults | columns))
+    data = SimpleNamespace(not_missing=("None",))
+    return SimpleNamespace(task=task, columns=SimpleNamespace(**defaults | columns), data=data)
 
 
 def check(
@@ -227,6 +228,11 @@ def test_one_class(cells: bytes) -> None:
     issue = only(b"sepal_length,petal_width,species\n1,2," + cells + b"\n")
     assert "one class" in issue.message
     assert (issue.key, issue.found) == ("columns.target", "a")
+
+
+@pytest.mark.parametrize("other", [b"None", b"none", b"Null", b"?"])
+def test_a_class_that_only_resembles_a_missing_value_is_one(other: bytes) -> None:
+    assert check(b"sepal_length,petal_width,species\n1,2,a\n1,2," + other + b"\n") == []
 
 
 def test_one_class_so_far_is_no_error() -> None:

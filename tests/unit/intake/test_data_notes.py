@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dmls_core.intake import admit, read_status, update_run_status
-from dmls_core.intake.data_notes import repeated_note
+from dmls_core.intake.data_notes import padded_notes, repeated_note
 from dmls_core.store import layout, open_store
 from tests.unit.intake.uploads import drop
 
@@ -23,10 +23,11 @@ def test_what_gives_the_target_away_and_what_is_left_out(tmp_path: Path) -> None
     """The remarks refuse nothing, and stay in the status while the job runs."""
     store = open_store(str(tmp_path))
     rows = [
-        f"{row % 2},{'no' if row % 2 else 'yes'},{row % 7},t-{row * 7919},{'AB'[row % 2]}"
+        f"{row % 2},{'no' if row % 2 else 'yes'},{row % 7},0{row % 7 // 3},t-{row * 7919},{'AB'[row % 2]}"
         for row in range(60)
     ]
-    table = "\n".join(["survived,alive,age,ticket,city", *rows, *(f",yes,{row},u,A" for row in range(5))])
+    header = "survived,alive,age,zip,ticket,city"
+    table = "\n".join([header, *rows, *(f",yes,{row},04,u,A" for row in range(5))])
     drop(store, {"p.csv": table.encode() + b"\n", "spec.toml": LEAKING.encode()})
     outcome = admit(store, "growth", "iris")
     assert (outcome.state, outcome.issues) == ("accepted", ())
@@ -34,6 +35,7 @@ def test_what_gives_the_target_away_and_what_is_left_out(tmp_path: Path) -> None
         "alive and survived hold the same information: exclude one of them with [columns] drop.",
         "5 of 65 rows have no target and were left out.",
         repeated_note(46, 60),
+        *padded_notes([], [("zip", "00")]),
         "Left out of the training: ticket (free text), city (the spec excludes it).",
     )
     assert outcome.record

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dmls_core import sandbox
+from dmls_core.data.formats.data_files import ColumnIssue
+from dmls_core.data.table.columns import read_feature
 from dmls_core.errors import DataError
 from dmls_core.intake.csv_check import check_csv_head
 from dmls_core.intake.schema_inference import (
@@ -27,7 +29,7 @@ from dmls_core.intake.schema_inference import (
     read_sample,
 )
 from dmls_core.models import CATALOGUE, load_spec
-from dmls_core.settings import IntakeLimits
+from dmls_core.settings import DataLimits, IntakeLimits
 from dmls_core.spec.definitions import AUTO
 from dmls_core.spec.toml_io import toml_text
 
@@ -113,6 +115,65 @@ def test_missing_values_and_classes_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("texts", "kind", "note"),
+    [
+        (["02138", "2138", "10001"], "category", "Read as categories, since numbers lack"),
+        ([f"{row:05}" for row in range(7, 7 + 9 * ROWS, 9)], "number", "Read as numbers, without their"),
+        ([f"{row:05}" for row in range(ROWS)], "id", ""),
+        (["00.5", "01", "2"], "number", ""),
+        (["0", "1", "2"], "code", ""),
+    ],
+)
+def test_leading_zeros_do_not_vanish_without_a_word(texts: list[str], kind: str, note: str) -> None:
+    found = look({"zip": (texts * ROWS)[:ROWS], "size": NUMBERS, "price": NUMBERS[::-1]})
+
+    assert kinds(found)["zip"] == kind
+    assert ("zip" in found.document["columns"].get("categorical", ())) == (kind == "category")
+    assert [text for text in found.notes if "leading zeros" in text] == [
+        text for text in found.notes if note and text.startswith(note) and f"zip ({texts[0]})" in text
+    ]
+    assert any("leading zeros" in text for text in found.notes) == bool(note)
+
+
+MANY = "too many distinct values to be a category by default: name it in [columns] categorical to use it"
+
+
+@pytest.mark.parametrize(
+    ("distinct", "rows", "reason"),
+    [
+        (10, 10, ""),
+        (30, 60, ""),
+        (31, 60, "free text"),
+        (120, 3_000, ""),
+        (255, 1_500, ""),
+        (256, 1_500, MANY),
+    ],
+)
+def test_the_draft_and_the_training_call_the_same_texts_categories(
+    distinct: int, rows: int, reason: str
+) -> None:
+    texts = [f"code {row % distinct}" for row in range(rows)]
+
+    found = look({"code": texts, "a": list(range(0, 3 * rows, 3)), "target": ["x", "y"] * (rows // 2)})
+
+    assert (column(found, "code").kind, column(found, "code").reason) == (
+        "text" if reason else "category",
+        reason,
+    )
+    trained = read_feature(pl.Series(texts, dtype=pl.Categorical()), DataLimits(), categorical=False)
+    assert isinstance(trained, ColumnIssue) == bool(reason)
+
+
+def test_a_target_of_texts_is_a_class() -> None:
+    texts = [f"code {row}" for row in range(300)]
+    content = csv_of({"a": list(range(0, 900, 3)), "code": texts})
+
+    found = infer_schema("a.csv", read_sample("a.csv", content, complete=True), "code")
+
+    assert (column(found, "code").kind, found.task) == ("text", "classification")
+
+
+@pytest.mark.parametrize(
     ("columns", "target", "task"),
     [
         ({"a": NUMBERS, "species": CLASSES}, "species", "classification"),
@@ -160,6 +221,26 @@ def test_a_guess_is_certain_only_without_a_rival(columns: dict[str, list[Any]], 
 
     assert found.guess.certain is certain
     assert found.guess.likely[0] == found.guess.column.name
+
+
+def test_a_column_that_is_mostly_empty_is_not_taken_for_the_target() -> None:
+    sparse = ["" if row > 2 else row for row in range(ROWS)]
+    named = {"a": NUMBERS, "b": NUMBERS[::-1], "income": sparse}
+    unlabelled = ["" if row % 2 else text for row, text in enumerate(CLASSES)]
+
+    assert look(named).guess.likely == ("a", "b", "income")
+    assert look({"a": NUMBERS, "label": unlabelled, "b": NUMBERS[::-1]}).guess.likely[0] == "label"
+
+
+def test_a_target_that_nobody_chose_is_given_away_by_nothing() -> None:
+    content = csv_of({"a": NUMBERS, "grade": PASSENGERS["class"], "deck": PASSENGERS["deck"]})
+    sample = read_sample("a.csv", content, complete=True)
+    note = "deck gives grade away: exclude it with [columns] drop, unless it is known before grade is."
+
+    guessed, chosen = infer_schema("a.csv", sample), infer_schema("a.csv", sample, "grade")
+
+    assert (guessed.guess.column.name, guessed.guess.certain, guessed.notes) == ("grade", False, ())
+    assert chosen.notes == (note,)
 
 
 def test_a_coordinate_is_not_taken_for_the_target() -> None:

@@ -34,10 +34,10 @@ def probabilities(second):
 
 @pytest.fixture
 def labels(tmp_path):
-    def read(text, *, numbers=False, name="labels.csv"):
+    def read(text, *, numbers=False, name="labels.csv", **options):
         path = tmp_path / name
         path.write_text(text)
-        return read_labels(path, "kind", numbers=numbers)
+        return read_labels(path, "kind", numbers=numbers, options=options)
 
     return read
 
@@ -108,6 +108,16 @@ def test_classes_are_normalized_as_in_training(labels, tmp_path):
     ones = {f"dmls.probability.{label}": [1.0] * 3 for label in ("1", "2", "true")}
     join = join_labels([read], [log(tmp_path / "a.parquet", ["a", "b", "c"], [0] * 3, ["1"] * 3, **ones)])
     assert sorted(join.truth_and_predictions(1, ("1", "2", "true"))[0].tolist()) == [0, 1, 2]
+
+
+def test_a_class_may_be_a_text_that_is_missing_elsewhere(labels, tmp_path):
+    text = "request_id,kind\na,None\nb,mild\nc,NA\n"
+    assert labels(text).height == 1
+    read = labels(text, not_missing=["None"])
+    share = {"dmls.probability.None": [0.5] * 3, "dmls.probability.mild": [0.5] * 3}
+    join = join_labels([read], [log(tmp_path / "a.parquet", ["a", "b", "c"], [0] * 3, ["mild"] * 3, **share)])
+    assert sorted(join.truth_and_predictions(1, ("None", "mild"))[0].tolist()) == [0, 1]
+    assert labels("request_id,kind\na,None\nb,1\n", numbers=True, not_missing=["None"]).height == 1
 
 
 def test_without_matching_predictions_there_are_no_versions(labels, tmp_path):

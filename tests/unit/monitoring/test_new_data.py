@@ -42,6 +42,16 @@ def test_values_become_numbers_and_categories_as_in_training(baseline, tmp_path)
     assert columns["kind"].role == "target"
 
 
+def test_texts_that_are_not_missing_for_the_model_are_categories(baseline, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text(HEADER + "None,None,0,no\n1,blue,0,None\n2,NA,0,yes\n")
+    found = read_new_data([path], baseline, not_missing=["None"])
+    columns = {column.name: column for column in found.values}
+    assert np.isnan(columns["size"].data).tolist() == [True, False, False]
+    assert (columns["color"].texts, columns["kind"].texts) == (("None", "blue"), ("None", "no", "yes"))
+    assert np.isnan(columns["color"].data).tolist() == [False, False, True]
+
+
 def test_a_text_in_a_column_of_numbers_counts_as_missing(baseline, tmp_path):
     _, columns = read(baseline, tmp_path, HEADER + "1,blue,0,no\noops,blue,0,no\nNA,blue,0,no\n")
     assert np.array_equal(columns["size"].data, [1.0, np.nan, np.nan], equal_nan=True)

@@ -69,7 +69,9 @@ def test_missing_values(read, token):
     table = read(f"a,b,y\n{token},r,x\n2,{token},z\n3,r,x\n4,r,{token}\n5,r,z\n")
     np.testing.assert_array_equal(table.matrix, np.float32([[NAN, 0], [2, NAN], [3, 0], [5, 0]]))
     assert table.raw(np.array([0, 1])) == {"a": [None, 2.0], "b": ["r", None]}
-    assert table.warnings == ("1 of 5 rows have no target and were left out",)
+    text = token.strip('"')
+    said = f" (1 say {text!r})" if text else ""
+    assert table.warnings == (f"1 of 5 rows have no target and were left out{said}",)
 
 
 def test_a_late_missing_token_and_a_late_blank_are_no_text(read):

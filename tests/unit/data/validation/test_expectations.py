@@ -11,11 +11,12 @@ from dmls_core.data.validation.facts import gather_facts
 from dmls_core.errors import DataError
 from dmls_core.settings import DataLimits
 from dmls_core.spec import ColumnExpectation, Columns, Expectations, ModelSearch, Spec
+from dmls_core.spec.data_table import Data
 
 CONTENT = "a,b,mixed,y,id\n1,red,1,u,7\n2,blue,x,v,8\n,red,3,v,9\n"
 
 
-def _checked(tmp_path, content=CONTENT, task="classification", expectations=None, **columns):
+def _checked(tmp_path, content=CONTENT, task="classification", expectations=None, not_missing=(), **columns):
     """Return each expectation of the data and its result."""
     parts = content if isinstance(content, list) else [content]
     paths = [tmp_path / f"data{number}.csv" for number in range(len(parts))]
@@ -27,6 +28,7 @@ def _checked(tmp_path, content=CONTENT, task="classification", expectations=None
         n_trials=1,
         columns=Columns(**{"target": "y"} | columns),
         expectations=Expectations(**expectations or {}),
+        data=Data(not_missing=not_missing),
     )
     table = gather_facts(spec, paths, DataLimits())
     found = plan_expectations(spec, table)
@@ -124,7 +126,7 @@ def test_missing_values_are_counted_by_rows_that_have_any(tmp_path):
     found = _checked(tmp_path, content, expectations={"columns": {"a": {"max_missing": 0.5}}})
     assert {key: result.describe(key[1]) for key, (_, result) in found.items() if key[1] == "missing"} == {
         ("a", "missing"): "2 of 3 are missing",
-        ("b", "missing"): "3 of 3 are missing",
+        ("b", "missing"): "3 of 3 are missing, unless [data] not_missing says that 'NA' is a value",
         ("y", "missing"): "0 of 3 are missing",
     }
     assert found["", "row_count"][1].observed == 3
@@ -221,3 +223,18 @@ def test_columns_that_are_not_there(tmp_path):
     found = _plan(tmp_path, features=["a", "gone"], expectations={"columns": {"away": {"unique": True}}})
     assert {name for name, kind in found if kind == "exists"} == {"a", "gone", "y", "away"}
     assert ("away", "unique") not in found
+
+
+def test_texts_that_are_not_missing_count_as_values(tmp_path):
+    content = "a,b,y\n" + "1,NA,None\nNA,NA,None\n3,NA,None\n4,x,u\n5,NA,v\n" * 5
+    expected = {"columns": {"b": {"values": ["x", "NA"], "max_missing": 0.0}, "a": {"max_missing": 0.2}}}
+    said = "unless [data] not_missing says that"
+    assert _failed(tmp_path, content, expectations=expected) == {
+        ("b", "missing"): f"20 of 25 are missing, {said} 'NA' is a value",
+        ("y", "missing"): f"15 of 25 are missing, {said} 'None' is a value",
+    }
+    assert _failed(tmp_path, content, expectations=expected, not_missing=("NA", "None")) == {}
+    expected["columns"]["b"]["values"] = ["x"]
+    assert _failed(tmp_path, content, expectations=expected, not_missing=("NA", "None")) == {
+        ("b", "in_set"): "20 of 25 values do not meet it, such as NA"
+    }

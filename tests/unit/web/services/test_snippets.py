@@ -81,6 +81,16 @@ def test_values_outside_of_training_are_warnings_and_missing_ones_are_echoed():
         check_values({"age": "old", paid: 1, "plan": "é'"}, ENCODER, {})
 
 
+def test_a_text_that_is_not_missing_is_sent_and_known():
+    feature = CategoryFeature("grade", ("Mild", "None"), not_missing=("None",))
+    encoder = Encoder((NumberFeature("age"), feature), Target("y"))
+    row = {"age": "None", "grade": "None"}
+    assert sent_row({name: [value] for name, value in row.items()}, encoder) == {"age": None, "grade": "None"}
+    warnings, imputed = check_values(row, encoder, {})
+    assert (warnings, [found.column for found in imputed]) == ([], ["age"])
+    assert [found.column for found in check_values({"age": 1, "grade": "NA"}, encoder, {})[1]] == ["grade"]
+
+
 def test_dates_outside_of_training_are_warnings():
     encoder = Encoder((DateFeature("sold", "day-first"),), Target("y"))
     ranges = {"sold": [19782.0, 19783.0]}
