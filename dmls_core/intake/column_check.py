@@ -237,13 +237,19 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
 
 def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     """Return the notes on files; raise ``DataError`` with their issues."""
+    from dmls_core.data.formats.data_files import open_source
     from dmls_core.data.split.holdout import hold_out
     from dmls_core.data.split.row_roles import read_row_roles
-    from dmls_core.data.table.reader import check_schema, read_table
+    from dmls_core.data.table.reader import check_schema, missing_column, read_table
     from dmls_core.data.validation import check_expectations
     from dmls_core.intake.table_notes import describe_table
+    from dmls_core.settings import DataLimits
 
     data_format = spec.data.format
+    if spec.data.numbers:
+        names = open_source(files[0], data_format, DataLimits.from_environment()).names
+        if absent := [name for name in spec.data.numbers if name not in names]:
+            raise DataError(missing_column(absent[0], names, files[0].name, "data.numbers", None))
     if scope == "footer":
         check_schema(files, spec.columns, data_format=data_format)
         return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dmls_core.data.formats.data_files import open_source
+from dmls_core.data.formats.detection import describe_numbers
 from dmls_core.data.leaks import ROWS, Relation, find_relations
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
@@ -35,6 +36,8 @@ def describe_table(table: Table, paths: Sequence[Path], spec: Spec, *, sample: b
         targets = np.unique(table.target, return_inverse=True)[1].astype(np.uint64)
         hashes = hash_rows(table.matrix) ^ targets
         notes.append(repeated_note(len(hashes) - len(np.unique(hashes)), len(hashes)))
+    if numbers := spec.data.reading.get("numbers"):
+        notes.append(describe_numbers(numbers))
     notes.append(left_out_note(_left_out(paths[0], spec)))
     return list(filter(None, notes))
 

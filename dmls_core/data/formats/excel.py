@@ -46,7 +46,7 @@ class ExcelFormat(Format):
 
     name, title = "excel", "an Excel workbook"
     suffixes = (".xlsx", ".xlsm", ".xlsb", ".xls")
-    keys = frozenset({"decimal", "thousands", "header", "skip_rows", "sheet"})
+    keys = frozenset({"decimal", "thousands", "numbers", "header", "skip_rows", "sheet"})
 
     def detect(self, head: bytes) -> Mapping[str, Any] | None:
         """Return no keys; None if the file begins as no workbook does."""

@@ -15,6 +15,7 @@ from typing import Any
 from dmls_core import sandbox
 from dmls_core.data.encoder import is_missing
 from dmls_core.data.formats.compression import ZIP
+from dmls_core.data.formats.detection import describe_numbers
 from dmls_core.data.formats.names import format_of, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.table.reader import missing_target
@@ -164,6 +165,8 @@ def _notes(columns: Sequence[InferredColumn], guess: TargetGuess, sample: Sample
         prefix = "" if sample.complete else "In a sample, "
         notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")
     notes += [*_ambiguous(columns, sample), *sample.notes]
+    if numbers := sample.data.get("numbers"):
+        notes.append(describe_numbers(numbers))
     if sample.extent:
         notes.append(f"The sample is from {sample.extent}.")
     out = [(column.name, column.reason) for column in columns if column.reason and column != target]
