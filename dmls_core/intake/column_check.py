@@ -24,6 +24,7 @@ from dmls_core.data.formats.names import COMPRESSED, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.formats.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.intake.data_notes import sheets_note
 from dmls_core.intake.file_sample import chunk_starts
 
 if TYPE_CHECKING:
@@ -194,6 +195,8 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
                     rows = round(size.rows / share)
                     check_memory(replace(size, rows=rows), parse_memory(spec.resources.memory))
                 notes = [*_check(files, spec, scope), *([_read_note(read)] if read else [])]
+            if not (spec.data.sheet or file_format.is_text or file_format.has_footer):
+                notes += _sheet_notes(file_format, Path(paths[0]), spec.data)
     except DataError as error:
         issues = error.issues
     else:
@@ -201,6 +204,14 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
     with suppress(DataError):  # of a damaged file, whose issues say so already
         issues = tuple(_explained(issues, paths, spec))
     return {"issues": [issue.as_json() for issue in issues], "notes": []}
+
+
+def _sheet_notes(file_format: Format, path: Path, data: Data) -> list[str]:
+    """Return what is said of the tables of a file that no run reads."""
+    with tempfile.NamedTemporaryFile() as text, readable(path):
+        sample = file_format.sample(path, data, Path(text.name), rows=ROWS, seconds=SECONDS)
+    note = sheets_note(sample.table, sample.tables)
+    return [note] if note else []
 
 
 def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Spec) -> list[ValidationIssue]:

@@ -13,7 +13,7 @@ from dmls_core.data.formats.detection import describe_numbers
 from dmls_core.data.leaks import ROWS, Relation, find_relations
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
-from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes, repeated_note
+from dmls_core.intake.data_notes import MOST, fill_value_note, left_out_note, relation_notes, repeated_note
 from dmls_core.intake.schema_inference.draft import describe
 from dmls_core.intake.schema_inference.sample import sample_file
 from dmls_core.settings import DataLimits
@@ -36,8 +36,14 @@ def describe_table(table: Table, paths: Sequence[Path], spec: Spec, *, sample: b
         targets = np.unique(table.target, return_inverse=True)[1].astype(np.uint64)
         hashes = hash_rows(table.matrix) ^ targets
         notes.append(repeated_note(len(hashes) - len(np.unique(hashes)), len(hashes)))
-    if numbers := spec.data.reading.get("numbers"):
-        notes.append(describe_numbers(numbers))
+    numbers = [
+        (column.name, table.matrix[:, at])
+        for at, column in enumerate(table.columns)
+        if column.categories is None
+    ]
+    notes.append(fill_value_note([*numbers, *([] if table.labels else [(table.target_name, table.target)])]))
+    if notation := spec.data.reading.get("numbers"):
+        notes.append(describe_numbers(notation))
     notes.append(left_out_note(_left_out(paths[0], spec)))
     return list(filter(None, notes))
 

@@ -69,7 +69,7 @@ def detect_text(head: bytes, *, blank: bool) -> dict[str, Any] | None:
     if not widths:
         return keys
     ((width, _),) = widths.most_common(1)
-    start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and all(cells)), 0)
+    start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and _has_names(cells)), 0)
     if start and _lacks_a_name(rows[start - 1][1], width):
         start -= 1
     above = [cells for _, cells in rows[:start]]
@@ -358,6 +358,12 @@ def _groups_thousands(column: Sequence[str], separator: str) -> bool:
     plain = [cell for cell in column if cell and separator not in cell]
     small = [cell for cell in plain if re.fullmatch(r"[+-]?\d{1,3}", cell)]
     return len(marked) >= _GROUPED and bool(small) and len(small) == len(plain)
+
+
+def _has_names(cells: Sequence[str]) -> bool:
+    """Return whether a row may be a header: which only lacks the name of an index, as pandas writes one."""
+    first, *others = cells
+    return all(others) and (bool(first) or not any(map(_NUMBER.fullmatch, others)))
 
 
 def _lacks_a_name(above: Sequence[str], width: int) -> bool:

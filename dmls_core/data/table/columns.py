@@ -36,6 +36,9 @@ _WRITTEN = (
 )
 """Dates with the name of a month, and times of the day: few distinct ones are categories."""
 
+_NESTED = r"^(\[.*\]|\{.*\})$"
+"""JSON lists and objects."""
+
 _QUANTITY = r"^[-+(]?(\p{Sc} ?|[A-Z]{3} )?[-+]?\d[\d.,' ]*( ?(\p{Sc}|%|[A-Za-z]{1,4}))?\)?$"
 
 
@@ -96,6 +99,11 @@ class DistinctTexts:
     def are_written_dates(self) -> bool:
         """Return whether all texts look like dates with the name of a month, or like times of the day."""
         return bool(self.frame["stripped"].str.contains(_WRITTEN).all())
+
+    @property
+    def are_nested(self) -> bool:
+        """Return whether all texts look like JSON lists or objects."""
+        return bool(self.frame["stripped"].str.contains(_NESTED).all())
 
     @property
     def are_quantities(self) -> bool:
@@ -175,6 +183,9 @@ def _too_many_texts(series: pl.Series, texts: DistinctTexts, most: int, limits: 
         expected=f"at most {most}",
         hint="remove the currency or unit from the numbers, or exclude the column with [columns] drop"
         if texts.are_quantities
+        else "these are JSON lists or objects: write their values into columns of their own, or exclude the "
+        "column with [columns] drop"
+        if texts.are_nested
         else "exclude it with [columns] drop, or name it in [columns] categorical",
         refutable=texts.distinct <= limits.found_categories,
     )

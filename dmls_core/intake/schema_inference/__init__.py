@@ -12,15 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dmls_core import sandbox
-from dmls_core.data.encoder import is_missing
+from dmls_core.data.encoder import is_missing, number
 from dmls_core.data.formats.compression import ZIP
 from dmls_core.data.formats.detection import describe_numbers
 from dmls_core.data.formats.names import format_of, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.table.reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
-from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes
+from dmls_core.intake.data_notes import MOST, fill_value_note, left_out_note, relation_notes
 from dmls_core.intake.schema_inference.draft import (
     SHOWN,
     ColumnKind,
@@ -165,12 +167,19 @@ def _notes(columns: Sequence[InferredColumn], guess: TargetGuess, sample: Sample
         prefix = "" if sample.complete else "In a sample, "
         notes.append(f"{prefix}{missing_target(target.missing, sample.seen)}.")
     notes += [*_ambiguous(columns, sample), *sample.notes]
+    notes.append(
+        fill_value_note(
+            (column.name, np.array([*map(number, values)]))
+            for column, values in zip(columns, sample.columns, strict=True)
+            if column.low is not None
+        )
+    )
     if numbers := sample.data.get("numbers"):
         notes.append(describe_numbers(numbers))
     if sample.extent:
         notes.append(f"The sample is from {sample.extent}.")
     out = [(column.name, column.reason) for column in columns if column.reason and column != target]
-    return [*notes, *filter(None, [left_out_note(out)])]
+    return [*filter(None, [*notes, left_out_note(out)])]
 
 
 _THREE = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")

@@ -56,6 +56,13 @@ GOOD = "1,2,x\n3,4,z\n"
             "too many distinct values",
             "remove the currency",
         ),
+        (
+            "a,b,y\n" + "".join(f'1,"[{row}, 2]",{row % 2}\n' for row in range(11)),
+            2,
+            "b",
+            "too many distinct values",
+            "JSON lists or objects: write their values into columns of their own",
+        ),
         ("a,b,y\n1," + "r" * 5_000 + ",x\n2,s,z\n", 2, "b", "too long", ""),
     ],
 )

@@ -152,6 +152,11 @@ def test_most_columns_decide_on_the_decimal_mark_of_the_file() -> None:
     }
 
 
+def test_a_title_above_an_index_without_a_name() -> None:
+    text = "Report of sales\n,a,b,y\n" + "".join(f"{n},{n}.5,x{n % 3},u\n" for n in range(9))
+    assert detect("d.csv", text.encode()) == {"skip_rows": 1}
+
+
 def refusal(text: str) -> str:
     with pytest.raises(DataError) as caught:
         read_sample("d.csv", text.encode(), complete=True)
@@ -176,7 +181,8 @@ def test_names_that_are_none() -> None:
     [
         (lambda n: "x" if n % 9 == 1 else f"{n}.5", "numbers, but also 'x'"),
         (lambda n: "EUR" if n == 0 else f"{n}.5", "numbers, but also 'EUR'"),
-        (lambda n: f"{'$€'[n % 2]}{n}.5", "numbers with a currency or a unit, such as '$0.5'"),
+        (lambda n: f"{'$€'[n % 2]}{n}.5", "numbers with different units, such as '$0.5'"),
+        (lambda n: f'"[{n}; 2]"', "JSON lists or objects: write their values into columns of their own"),
         (lambda n: f"word {n * 7919}", "free text"),
     ],
 )
