@@ -81,6 +81,9 @@ def _table(name: str) -> str:
             "\nThe keys of `[data.source]`, one of `table`, `query`, `path`, `delta` and `iceberg` "
             "([how to](../how-to/read-a-source.md)):\n\n" + _keys(source, schema)
         )
+        extra += "\nThe numbers of a column, in a table `[data.numbers.NAME]`:\n\n" + _keys(
+            schema["$defs"]["NumberNotation"], schema
+        )
     if name == "search":
         stop = schema["$defs"]["EarlyStop"]
         extra = (

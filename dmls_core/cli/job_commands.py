@@ -147,7 +147,8 @@ def _job_table(rows: Sequence[ListedJob], messages: Sequence[str] = ()) -> Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("JOB", "STATE", "VERSION", "SERVED", "UPDATED", *(["MESSAGE"] if messages else [])):
-        table.add_column(heading, no_wrap=heading != "MESSAGE", overflow="fold")
+        # A folder that people uploaded may have a name wider than the terminal.
+        table.add_column(heading, no_wrap=heading not in ("JOB", "MESSAGE"), overflow="fold")
     for row, *message in zip(rows, *([messages] if messages else []), strict=True):
         color = COLORS.get(row.state, "default")
         served = f"version {row.served.version}" if row.served else ""

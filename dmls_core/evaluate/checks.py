@@ -48,6 +48,7 @@ class Evidence:
         test_weights: (n_test,) likewise.
         units: (n_test,) groups or blocks of time; see ``RowRoles.units``.
         grouped: whether the units are groups.
+        raw_names: the column of the data that each feature is from; empty if they are the same.
     """
 
     task: Task
@@ -68,6 +69,12 @@ class Evidence:
     test_weights: NDArray[np.float64] | None = None
     units: NDArray[np.int64] | None = None
     grouped: bool = False
+    raw_names: Sequence[str] = ()
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The column of the data that each feature is from: users know no parts of a date."""
+        return self.raw_names or self.features
 
     @property
     def ranked(self) -> list[int]:
@@ -100,8 +107,9 @@ def _leakage(evidence: Evidence) -> str:
     )
     if not columns:
         return ""
-    names = _names([evidence.features[column] for column in columns])
-    subject = names if len(columns) == 1 else f"Each of {names}"
+    named = list(dict.fromkeys(evidence.sources[column] for column in columns))
+    names = _names(named)
+    subject = names if len(named) == 1 else f"Each of {names}"
     return (
         f"{subject} alone nearly determines the target. If it is known only after the event, or derived from "
         "the target, exclude it with [columns] drop: the score would not hold in production."
@@ -197,7 +205,8 @@ def _constants(evidence: Evidence) -> str:
     for start in range(0, len(evidence.train), step):
         block = evidence.train[start : start + step]
         constant &= ((block == first) | (np.isnan(block) & np.isnan(first))).all(axis=0)
-    names = [evidence.features[column] for column in np.flatnonzero(constant).tolist()]
+    varying = {source for source, same in zip(evidence.sources, constant, strict=True) if not same}
+    names = [source for source in dict.fromkeys(evidence.sources) if source not in varying]
     if not names:
         return ""
     verb = "has" if len(names) == 1 else "have"

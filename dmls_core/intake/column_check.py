@@ -24,6 +24,7 @@ from dmls_core.data.formats.names import COMPRESSED, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.formats.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.intake.data_notes import sheets_note
 from dmls_core.intake.file_sample import chunk_starts
 
 if TYPE_CHECKING:
@@ -194,6 +195,8 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
                     rows = round(size.rows / share)
                     check_memory(replace(size, rows=rows), parse_memory(spec.resources.memory))
                 notes = [*_check(files, spec, scope), *([_read_note(read)] if read else [])]
+            if not (spec.data.sheet or file_format.is_text or file_format.has_footer):
+                notes += _sheet_notes(file_format, Path(paths[0]), spec.data)
     except DataError as error:
         issues = error.issues
     else:
@@ -201,6 +204,14 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
     with suppress(DataError):  # of a damaged file, whose issues say so already
         issues = tuple(_explained(issues, paths, spec))
     return {"issues": [issue.as_json() for issue in issues], "notes": []}
+
+
+def _sheet_notes(file_format: Format, path: Path, data: Data) -> list[str]:
+    """Return what is said of the tables of a file that no run reads."""
+    with tempfile.NamedTemporaryFile() as text, readable(path):
+        sample = file_format.sample(path, data, Path(text.name), rows=ROWS, seconds=SECONDS)
+    note = sheets_note(sample.table, sample.tables)
+    return [note] if note else []
 
 
 def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Spec) -> list[ValidationIssue]:
@@ -237,13 +248,19 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
 
 def _check(files: list[Path], spec: Spec, scope: str) -> list[str]:
     """Return the notes on files; raise ``DataError`` with their issues."""
+    from dmls_core.data.formats.data_files import open_source
     from dmls_core.data.split.holdout import hold_out
     from dmls_core.data.split.row_roles import read_row_roles
-    from dmls_core.data.table.reader import check_schema, read_table
+    from dmls_core.data.table.reader import check_schema, missing_column, read_table
     from dmls_core.data.validation import check_expectations
     from dmls_core.intake.table_notes import describe_table
+    from dmls_core.settings import DataLimits
 
     data_format = spec.data.format
+    if spec.data.numbers:
+        names = open_source(files[0], data_format, DataLimits.from_environment()).names
+        if absent := [name for name in spec.data.numbers if name not in names]:
+            raise DataError(missing_column(absent[0], names, files[0].name, "data.numbers", None))
     if scope == "footer":
         check_schema(files, spec.columns, data_format=data_format)
         return []

@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmls_core.data.encoder import category_text, is_missing
 from dmls_core.data.formats.missing_marks import count_missing, find_values
 from dmls_core.data.leaks import Relation
@@ -17,6 +20,12 @@ from dmls_core.data.table.columns import PADDED
 
 MOST = 8
 """Columns, or relations between columns, in the notes."""
+
+_FILL_VALUE = re.compile(r"-?9{3,}|-99|-[1-9]00+")
+"""Numbers that people and devices write where a value is missing."""
+
+_FILLED = 3
+"""Rows with such a number at least."""
 
 REPEATED = 0.05
 """Share of rows that repeat earlier ones from which this is noted."""
@@ -101,4 +110,43 @@ def repeated_note(repeated: int, rows: int) -> str:
     return (
         f"{repeated:,} of {rows:,} rows repeat earlier ones: set [evaluation] group_duplicates, "
         "so that no row is held out while its copy is trained on."
+    )
+
+
+def sheets_note(sheet: str, tables: Mapping[str, int]) -> str:
+    """Return a sentence on the sheets of a workbook that are not read; empty if there are none."""
+    others = [f"{name!r} ({rows:,} rows)" for name, rows in tables.items() if name != sheet and rows > 0]
+    if not others:
+        return ""
+    more = f" and {len(others) - MOST:,} more" if len(others) > MOST else ""
+    return (
+        f"Of the workbook, only the sheet {sheet!r} ({tables[sheet]:,} rows) is read, not "
+        f"{', '.join(others[:MOST])}{more}: choose one with [data] sheet, or put the rows into one sheet."
+    )
+
+
+def fill_value_note(columns: Iterable[tuple[str, NDArray[Any]]]) -> str:
+    """Return a sentence on numbers that may stand for missing values: usual ones, far from all others."""
+    filled = []
+    for name, values in columns:
+        present = values[~np.isnan(values)]
+        if not len(present):
+            continue
+        low, high = float(present.min()), float(present.max())
+        for value in (low, high):
+            if not _FILL_VALUE.fullmatch(f"{value:.10g}"):
+                continue
+            others = present[present != value]
+            rows = len(present) - len(others)
+            if rows < _FILLED or not len(others):
+                continue
+            near, far = float(others.min()), float(others.max())
+            if near > value / 2 if value < 0 else far < value / 2:
+                filled.append(f"{value:g} in {rows:,} rows of {name} (the others: {near:g} to {far:g})")
+    if not filled:
+        return ""
+    more = f"; {len(filled) - MOST:,} more" if len(filled) > MOST else ""
+    return (
+        "Read as numbers, but they may stand for missing values: "
+        f"{'; '.join(filled[:MOST])}{more}. If so, empty these cells."
     )

@@ -9,11 +9,13 @@ import numpy as np
 
 from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.data_files import open_source
+from dmls_core.data.formats.detection import describe_numbers
 from dmls_core.data.leaks import ROWS, Relation, find_relations
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
 from dmls_core.intake.data_notes import (
     MOST,
+    fill_value_note,
     first_padded,
     left_out_note,
     missing_texts_note,
@@ -44,6 +46,14 @@ def describe_table(table: Table, paths: Sequence[Path], spec: Spec, *, sample: b
         targets = np.unique(table.target, return_inverse=True)[1].astype(np.uint64)
         hashes = hash_rows(table.matrix) ^ targets
         notes.append(repeated_note(len(hashes) - len(np.unique(hashes)), len(hashes)))
+    numbers = [
+        (column.name, table.matrix[:, at])
+        for at, column in enumerate(table.columns)
+        if column.categories is None
+    ]
+    notes.append(fill_value_note([*numbers, *([] if table.labels else [(table.target_name, table.target)])]))
+    if notation := spec.data.reading.get("numbers"):
+        notes.append(describe_numbers(notation))
     source = open_source(paths[0], spec.data.format, DataLimits.from_environment())
     left_out = _left_out(source.names, spec)
     used = {*(column.name for column in table.columns), table.target_name}

@@ -104,6 +104,26 @@ PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")
 """A parameter of a query, as SQLAlchemy finds it."""
 
 
+DecimalMark = Literal[".", ","]
+ThousandsMark = Literal["", ".", ",", " ", "'"]
+
+
+class NumberNotation(SpecTable):
+    """How the numbers of one column are written."""
+
+    decimal: DecimalMark | None = Field(None, description="The decimal mark; by default that of [data].")
+    thousands: ThousandsMark | None = Field(
+        None, description="What separates thousands; by default as in [data]."
+    )
+    unit: str = Field(
+        "",
+        max_length=20,
+        pattern=r"^\S*$",
+        description="A currency, % or unit beside the numbers, which is removed: 52.88% becomes 52.88.",
+        examples=["%", "$", "kg"],
+    )
+
+
 class Data(SpecTable):
     """The data files, and how to read them."""
 
@@ -124,8 +144,12 @@ class Data(SpecTable):
         "it follows from their names.",
     )
     delimiter: Literal[",", ";", "\t", "|"] = Field(",", description="What separates the columns of a CSV.")
-    decimal: Literal[".", ","] = Field(".", description="The decimal mark of numbers.")
-    thousands: Literal["", ".", ",", " ", "'"] = Field("", description="What separates thousands.")
+    decimal: DecimalMark = Field(".", description="The decimal mark of numbers.")
+    thousands: ThousandsMark = Field("", description="What separates thousands.")
+    numbers: dict[Name, NumberNotation] = Field(
+        default_factory=dict,
+        description="Columns whose numbers are written otherwise, or have a unit, by name.",
+    )
     encoding: Encoding = Field("utf-8", description="Encoding of the text, by its name in Python.")
     missing: Marks = Field(
         (),
@@ -176,11 +200,17 @@ class Data(SpecTable):
     def reading(self) -> dict[str, Any]:
         """The keys on how a file is written that differ from their defaults."""
         text = {"format", "delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"}
-        keys = text | {"missing", "not_missing"}
+        keys = text | {"missing", "not_missing", "numbers"}
         return self.model_dump(include=keys, exclude_defaults=True)
+
+    def notation(self, column: str) -> tuple[str, str, str]:
+        """Return the decimal mark, the mark of thousands and the unit of a column's numbers."""
+        of_column = self.numbers.get(column) or NumberNotation()
+        decimal, thousands = of_column.decimal, of_column.thousands
+        return decimal or self.decimal, self.thousands if thousands is None else thousands, of_column.unit
 
     @property
     def is_plain(self) -> bool:
         """Whether all keys on how text is written have their defaults."""
         written = (self.delimiter, self.decimal, self.thousands, self.encoding, self.header, self.skip_rows)
-        return written == (",", ".", "", "utf-8", True, 0)
+        return written == (",", ".", "", "utf-8", True, 0) and not self.numbers

@@ -36,6 +36,11 @@ def check_data(data: Data, issues: IssueCollector) -> None:
         issues.add(("data", "not_missing"), "is also in [data] missing", found=twice[0])
     if data.decimal == data.thousands:
         issues.add(("data", "thousands"), "is also the decimal mark", found=data.thousands)
+    for name in data.numbers:
+        decimal, thousands, _ = data.notation(name)
+        if decimal == thousands:
+            message, hint = "has one mark for decimals and thousands", 'set thousands = "" beside decimal'
+            issues.add(("data", "numbers", name), message, found=decimal, hint=hint)
     if data.format and not data.is_plain and not extensions.load("dmls.formats", data.format).keys:
         hint = "remove the keys that say how text is written"
         issues.add(("data", "format"), "is not text", found=data.format, hint=hint)

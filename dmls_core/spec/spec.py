@@ -38,7 +38,7 @@ ADDED = (
         ("data", key)
         for key in (
             *("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet"),
-            *("missing", "not_missing", "source"),
+            *("missing", "not_missing", "numbers", "source"),
         )
     ),
 )
@@ -119,7 +119,9 @@ class Spec(SpecTable):
         data = self.model_dump(mode="json")
         for table, key in ADDED:
             table_model = getattr(self, table)
-            if getattr(table_model, key) == type(table_model).model_fields[key].default:
+            if getattr(table_model, key) == type(table_model).model_fields[key].get_default(
+                call_default_factory=True
+            ):
                 del data[table][key]
         if source := data["data"].get("source"):
             data["data"]["source"] = {

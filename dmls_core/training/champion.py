@@ -238,14 +238,20 @@ def _unseen_rows(job: TrainingJob, seen: Seen, table: Table) -> NDArray[np.bool_
         return np.full(table.n_rows, fill_value=same)
     if spec.evaluation.split == "time" and seen.split.get("time") == spec.columns.time:
         since = datetime.fromisoformat(seen.split["since"])
-        cut = TimeFilter(str(spec.columns.time), since, datetime.max.replace(tzinfo=UTC), spec.timezone)
+        cut = TimeFilter(
+            str(spec.columns.time),
+            since,
+            datetime.max.replace(tzinfo=UTC),
+            spec.timezone,
+            spec.columns.date_order,
+        )
         parts = [rows_within(file.path, cut, data_format=spec.data.format) for file in job.files]
         rows = np.concatenate(parts)
         return rows if table.row_mask is None else rows[table.row_mask]
     if request.until is None or seen.until is None:
         return None
     if spec.columns.time:
-        cut = TimeFilter(spec.columns.time, seen.until, request.until, spec.timezone)
+        cut = TimeFilter(spec.columns.time, seen.until, request.until, spec.timezone, spec.columns.date_order)
         parts = [rows_within(file.path, cut, data_format=spec.data.format) for file in job.files]
     else:
         new = [file.sha256 not in seen.files for file in job.files]

@@ -233,6 +233,7 @@ def examine_model(
         test_weights=data.test_roles.weights,
         units=data.test_roles.units(),
         grouped=data.test_roles.times is None,
+        raw_names=[feature.name for feature in data.encoder.column_features],
     )
     trees = result["best_params"].get("n_estimators") or 1
     insight = diagnose(

@@ -115,7 +115,7 @@ def cut_data(
 
     if spec.columns.time is None:
         return list(files)
-    cut = TimeFilter(spec.columns.time, since, until, spec.timezone)
+    cut = TimeFilter(spec.columns.time, since, until, spec.timezone, spec.columns.date_order)
     paths = filter_files([file.path for file in files], cut, folder, data_format=spec.data.format)
     return [replace(file, path=path) for file, path in zip(files, paths, strict=True) if path]
 

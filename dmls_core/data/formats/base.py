@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,14 +33,14 @@ class FileSample:
         complete: whether the sample has all of them.
         spread: whether the sample is from all over the file.
         table: the table that was read, if a file can have several, such as the sheets of a workbook.
-        tables: all tables of the file.
+        tables: all tables of the file, with their rows.
     """
 
     rows: int | None
     complete: bool
     spread: bool = True
     table: str = ""
-    tables: tuple[str, ...] = ()
+    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 class Format(ABC):

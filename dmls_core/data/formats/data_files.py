@@ -15,6 +15,9 @@ from dmls_core.data.formats.source import Aggregates, ColumnType, DeviceReader, 
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 
+EXCLUDE = "exclude the column with [columns] drop"
+"""In the hint of a ``ColumnIssue``: how a column is left out, unless the spec lists the features."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnIssue:
@@ -36,8 +39,13 @@ class ColumnIssue:
     refutable: bool = False
 
 
-def locate_issues(column_issues: Sequence[ColumnIssue], files: DataFiles, most: int) -> list[ValidationIssue]:
-    """Return issues with file and line; beyond ``most``, they are only counted. The files have been read."""
+def locate_issues(
+    column_issues: Sequence[ColumnIssue], files: DataFiles, most: int, *, listed: bool = False
+) -> list[ValidationIssue]:
+    """Return issues with file and line; beyond ``most``, they are only counted. The files have been read.
+
+    ``listed`` says that the spec lists the features, so that none of them can be dropped.
+    """
     shown = column_issues[:most]
     located = files.locate({(issue.row, issue.column) for issue in shown if issue.row is not None})
     issues = []
@@ -52,7 +60,9 @@ def locate_issues(column_issues: Sequence[ColumnIssue], files: DataFiles, most: 
         issues.append(
             ValidationIssue(
                 message,
-                hint=issue.hint,
+                hint=issue.hint.replace(EXCLUDE, "remove the column from [columns] features")
+                if listed
+                else issue.hint,
                 file=file,
                 line=line,
                 key=issue.column,

@@ -21,7 +21,7 @@ class CsvFormat(Format):
     name, title = "csv", "CSV"
     suffixes = (".csv", ".tsv", ".txt")
     is_text = is_native = True
-    keys = frozenset({"delimiter", "decimal", "thousands", "encoding", "header", "skip_rows"})
+    keys = frozenset({"delimiter", "decimal", "thousands", "numbers", "encoding", "header", "skip_rows"})
 
     def detect(self, head: bytes) -> Mapping[str, Any] | None:
         """Return how a text is written; None if it is binary."""

@@ -9,12 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dmls_core.data.encoder import is_missing
 from dmls_core.data.formats.compression import unpack_head
 from dmls_core.data.formats.csv_dialect import csv_reader
 from dmls_core.data.formats.encodings import codec_of, detect_encoding
+from dmls_core.data.formats.missing_marks import is_usual
 from dmls_core.data.formats.names import COMPRESSED, format_of, formats, load_format
 from dmls_core.errors import ValidationIssue
 
@@ -67,7 +69,7 @@ def detect_text(head: bytes, *, blank: bool) -> dict[str, Any] | None:
     if not widths:
         return keys
     ((width, _),) = widths.most_common(1)
-    start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and all(cells)), 0)
+    start = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width and _has_names(cells)), 0)
     if start and _lacks_a_name(rows[start - 1][1], width):
         start -= 1
     above = [cells for _, cells in rows[:start]]
@@ -80,8 +82,11 @@ def detect_text(head: bytes, *, blank: bool) -> dict[str, Any] | None:
     table = [cells for _, cells in rows[start:] if len(cells) == width]
     if not table:
         return keys
-    keys |= _notation(table[1:], delimiter)
-    if len(rows[start][1]) == width and len(table) > 2 and _is_headless(table):
+    headless = len(rows[start][1]) == width and len(table) > 2 and _is_headless(table)
+    names = [f"column_{at}" if headless else name.strip() for at, name in enumerate(table[0], start=1)]
+    columns = zip(names, zip(*table[1:], strict=True), strict=False)
+    keys |= _notation({name: [cell.strip() for cell in cells] for name, cells in columns}, delimiter)
+    if headless:
         keys["header"] = False
     return keys
 
@@ -101,6 +106,8 @@ def describe(name: str, keys: Mapping[str, Any]) -> str:
         parts.append("numbers have a decimal comma")
     if "thousands" in keys:
         parts.append(f"thousands are separated by {keys['thousands']!r}")
+    if "numbers" in keys:
+        parts.append(describe_numbers(keys["numbers"]).removesuffix(".").replace("Column", "column", 1))
     if "skip_rows" in keys:
         parts.append(f"the header is in line {keys['skip_rows'] + 1}")
     if keys.get("header") is False:
@@ -110,12 +117,35 @@ def describe(name: str, keys: Mapping[str, Any]) -> str:
 
 def _remedy(keys: Mapping[str, Any]) -> str:
     """Return what to add to a spec that reads such a file."""
+    from dmls_core.spec.issues import quoted
     from dmls_core.spec.toml_io import toml_text
 
-    return "add to [data] in the spec: " + ", ".join(toml_text(dict(keys)).split("\n")).strip(", ")
+    def one_line(table: Mapping[str, Any]) -> str:
+        return ", ".join(toml_text(table).strip("\n").split("\n"))
+
+    plain = {key: value for key, value in keys.items() if key != "numbers"}
+    lines = [one_line(plain)] if plain else []
+    for name, notation in keys.get("numbers", {}).items():
+        lines.append(f"numbers.{quoted(name)} = {{ {one_line(notation)} }}")
+    return "add to [data] in the spec: " + ", ".join(lines)
 
 
-NOTATION = frozenset({"decimal", "thousands"})
+def describe_numbers(numbers: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a sentence on the columns whose numbers are written otherwise, or have a unit."""
+    parts = []
+    for name, notation in numbers.items():
+        marks = {",": "a decimal comma", ".": "a decimal point"}
+        named = [marks[notation["decimal"]]] if notation.get("decimal") else []
+        if notation.get("thousands"):
+            named.append(f"thousands separated by {notation['thousands']!r}")
+        if unit := notation.get("unit"):
+            read = "%, read as written: 52.88% is 52.88, not 0.5288" if unit == "%" else unit
+            named.append(f"the unit {read}")
+        parts.append(f"{name!r} has numbers with {' and '.join(named)}")
+    return f"Column {'; column '.join(parts)}."
+
+
+NOTATION = frozenset({"decimal", "thousands", "numbers"})
 """Keys on how numbers are written."""
 
 
@@ -140,7 +170,16 @@ def explain(
         and (only is None or key in only)
         and (key, value) != ("format", format_of(name))
     }
-    numbers = any(_NUMBER.fullmatch(issue.found) or "distinct" in issue.message for issue in issues)
+    if "numbers" in keys:
+        of_columns = {issue.key: keys["numbers"].get(issue.key) for issue in issues}
+        keys["numbers"] = {column: notation for column, notation in of_columns.items() if notation}
+        if only is not None and keys["numbers"]:
+            keys = {"numbers": keys["numbers"]}
+        elif not keys["numbers"]:
+            del keys["numbers"]
+    numbers = "numbers" in keys or any(
+        _NUMBER.fullmatch(issue.found) or "distinct" in issue.message for issue in issues
+    )
     if not keys or (only is not None and not numbers):
         return list(issues)
     if only is None and keys.keys() <= NOTATION:
@@ -177,40 +216,126 @@ def _split(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
     return parsed
 
 
-def _notation(rows: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
-    """Return the decimal mark and the mark of thousands, unless they are a point and none."""
-    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
-    numbers = [cell for column in columns for cell in column if _NUMBER.fullmatch(cell)]
+@dataclass(frozen=True, slots=True)
+class _NumberColumn:
+    """The numbers of a column, without their unit.
 
-    def some(pattern: str) -> bool:
-        return any(re.fullmatch(pattern, number) for number in numbers)
+    ``comma`` and ``point`` say that this can only be the decimal mark of some numbers; ``whole`` that all
+    values are numbers.
+    """
 
-    points, commas = (any(_groups_thousands(column, separator) for column in columns) for separator in ".,")
-    comma = (
-        points
-        or some(r"[+-]?\d+,(?:\d{1,2}|\d{4,})")
-        or some(r"[+-]?\d{1,3}(?:\.\d{3})+,\d+")
-        or some(r"[+-]?0,\d+")
+    numbers: Sequence[str]
+    unit: str
+    comma: bool
+    point: bool
+    whole: bool
+
+    @classmethod
+    def of(cls, cells: Sequence[str]) -> _NumberColumn:
+        present = [cell for cell in cells if not (is_missing(cell) or is_usual(cell))]
+        unit = _common_unit(present)
+        bare = [(_split_unit(cell) or ("", cell))[1] if unit else cell for cell in present]
+        numbers = [cell for cell in bare if _NUMBER.fullmatch(cell)]
+        comma, point = (
+            _groups_thousands(bare, other)
+            or any(re.fullmatch(pattern, number) for number in numbers for pattern in _decimals(mark, other))
+            for mark, other in ((",", "."), (".", ","))
+        )
+        return cls(numbers, unit, comma, point, len(numbers) == len(present))
+
+
+def _decimals(mark: str, other: str) -> tuple[str, ...]:
+    """Return regular expressions of numbers of which ``mark`` can only be the decimal mark."""
+    mark, other = re.escape(mark), re.escape(other)
+    return (
+        rf"[+-]?\d+{mark}(?:\d{{1,2}}|\d{{4,}})",
+        rf"[+-]?\d{{1,3}}(?:{other}\d{{3}})+{mark}\d+",
+        rf"[+-]?0{mark}\d+",
     )
-    point = (
-        commas
-        or some(r"[+-]?\d+\.(?:\d{1,2}|\d{4,})")
-        or some(r"[+-]?\d{1,3}(?:,\d{3})+\.\d+")
-        or some(r"[+-]?0\.\d+")
-    )
-    unsure = some(r"[+-]?\d{1,3},\d{3}")
-    decimal = "," if (comma or (unsure and delimiter != ",")) and not point else "."
-    keys = {"decimal": ","} if decimal == "," else {}
-    other = "." if decimal == "," else ","
-    fraction = rf"(?:{re.escape(decimal)}\d+)?"
-    for separator in (other, " ", "'"):
-        spelled = spelled_mark(separator)
-        several = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{re.escape(decimal)}\d+")
-        grouped = some(rf"[+-]?\d{{1,3}}(?:{spelled}\d{{3}})+{fraction}")
-        if grouped and (several or decimal == "." or comma):
-            keys["thousands"] = separator
-            break
-    return keys
+
+
+def _notation(columns: Mapping[str, Sequence[str]], delimiter: str) -> dict[str, Any]:
+    """Return how numbers are written, unless with a point alone, and which columns differ or have units."""
+    read = {name: _NumberColumn.of(cells) for name, cells in columns.items()}
+    commas = {name for name, one in read.items() if one.comma and not one.point and one.whole}
+    points = {name for name, one in read.items() if one.point}
+    comma = any(one.comma for one in read.values())
+    others: set[str] = set()
+    if comma and points:
+        others = commas if len(commas) <= len(points) else points
+        comma = others is points
+    numbers = [number for name, one in read.items() if name not in others for number in one.numbers]
+    unsure = any(re.fullmatch(r"[+-]?\d{1,3},\d{3}", number) for number in numbers)
+    decimal = "," if comma or (unsure and delimiter != "," and not points) else "."
+    thousands = _thousands(numbers, decimal, sure=comma)
+    keys: dict[str, Any] = {"decimal": ","} if decimal == "," else {}
+    if thousands:
+        keys["thousands"] = thousands
+    notations: dict[str, dict[str, str]] = {}
+    for name, one in read.items():
+        notation = {}
+        if name in others:
+            notation["decimal"] = other_mark(decimal)
+            marks = _thousands(one.numbers, notation["decimal"], sure=True)
+            if marks != thousands:
+                notation["thousands"] = marks
+        if one.unit:
+            notation["unit"] = one.unit
+        if notation:
+            notations[name] = notation
+    return keys | ({"numbers": notations} if notations else {})
+
+
+def _thousands(numbers: Sequence[str], decimal: str, *, sure: bool) -> str:
+    """Return what separates thousands in numbers; ``sure`` if their decimal mark is beyond doubt."""
+    point = re.escape(decimal)
+    for separator in (other_mark(decimal), " ", "'"):
+        grouped = rf"[+-]?\d{{1,3}}(?:{spelled_mark(separator)}\d{{3}})+"
+        fraction = rf"{point}\d+" if decimal == "," and not sure else rf"(?:{point}\d+)?"
+        if any(re.fullmatch(grouped + fraction, number) for number in numbers):
+            return separator
+    return ""
+
+
+def other_mark(decimal: str) -> str:
+    """Return the decimal mark that this one is not."""
+    return "." if decimal == "," else ","
+
+
+_SYMBOL = "[%$€£¥₹₩₽₺₴₪]"
+_BEFORE = re.compile(rf"([+-]?)({_SYMBOL}|[A-Z]{{3}}(?=\s))\s*(.+)")
+_BEHIND = re.compile(rf"(.+?)\s*({_SYMBOL}|(?<=\s)[A-Za-z]{{1,4}}|(?<=\d)[A-Za-z]{{2,4}})")
+"""A number with a unit. One letter beside it, as in ``12A``, is a code rather."""
+
+
+def _split_unit(cell: str) -> tuple[str, str] | None:
+    """Return the unit and the number of a text that has both."""
+    if match := _BEFORE.fullmatch(cell):
+        unit, number = match[2], match[1] + match[3]
+    elif match := _BEHIND.fullmatch(cell):
+        unit, number = match[2], match[1]
+    else:
+        return None
+    return (unit, number) if _NUMBER.fullmatch(number) else None
+
+
+def _common_unit(cells: Sequence[str]) -> str:
+    """Return the unit that most values of a column of numbers have; empty if not all others are plain."""
+    split = [_split_unit(cell) for cell in cells if not _NUMBER.fullmatch(cell)]
+    units = {one[0] if one else "" for one in split}
+    return units.pop() if len(units) == 1 and 2 * len(split) > len(cells) else ""
+
+
+def number_pattern(decimal: str, thousands: str, unit: str = "") -> str:
+    """Return a regular expression of the numbers in a notation, with or without their unit."""
+    separator = spelled_mark(thousands)
+    integer = rf"(?:\d{{1,3}}(?:{separator}\d{{3}})+|\d+)" if thousands else r"\d+"
+    point = re.escape(decimal)
+    digits = rf"(?:{integer}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
+    if not unit:
+        return rf"^\s*[+-]?{digits}\s*$"
+    mark = re.escape(unit)
+    return rf"^\s*(?:{mark}\s*[+-]?|[+-]?(?:{mark}\s*)?){digits}(?:\s*{mark})?\s*$"
 
 
 def spelled_mark(thousands: str) -> str:
@@ -233,6 +358,12 @@ def _groups_thousands(column: Sequence[str], separator: str) -> bool:
     plain = [cell for cell in column if cell and separator not in cell]
     small = [cell for cell in plain if re.fullmatch(r"[+-]?\d{1,3}", cell)]
     return len(marked) >= _GROUPED and bool(small) and len(small) == len(plain)
+
+
+def _has_names(cells: Sequence[str]) -> bool:
+    """Return whether a row may be a header: which only lacks the name of an index, as pandas writes one."""
+    first, *others = cells
+    return all(others) and (bool(first) or not any(map(_NUMBER.fullmatch, others)))
 
 
 def _lacks_a_name(above: Sequence[str], width: int) -> bool:

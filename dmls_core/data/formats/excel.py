@@ -30,13 +30,13 @@ class Sheet:
 
     Attributes:
         name: its name.
-        names: the visible sheets of the workbook, in its order.
+        tables: the visible sheets of the workbook with the rows below their first one, in its order.
         lines: lines that were written.
         complete: whether these are all rows of the sheet.
     """
 
     name: str
-    names: tuple[str, ...]
+    tables: Mapping[str, int]
     lines: int
     complete: bool
 
@@ -46,7 +46,7 @@ class ExcelFormat(Format):
 
     name, title = "excel", "an Excel workbook"
     suffixes = (".xlsx", ".xlsm", ".xlsb", ".xls")
-    keys = frozenset({"decimal", "thousands", "header", "skip_rows", "sheet"})
+    keys = frozenset({"decimal", "thousands", "numbers", "header", "skip_rows", "sheet"})
 
     def detect(self, head: bytes) -> Mapping[str, Any] | None:
         """Return no keys; None if the file begins as no workbook does."""
@@ -72,7 +72,7 @@ class ExcelFormat(Format):
             complete=sheet.complete,
             spread=sheet.complete,
             table=sheet.name,
-            tables=sheet.names,
+            tables=sheet.tables,
         )
 
 
@@ -97,11 +97,16 @@ def write_sheet(
                 names = _visible(workbook)
                 rows = _open(workbook, sheet, names, path.name)
                 written, complete = _write(rows, target, head or most, decimal)
+                # A further sheet is parsed for its size, so only where someone reads that.
+                sheets = [
+                    rows if name == rows.name else workbook.get_sheet_by_name(name) for name in names if head
+                ]
+                tables = {one.name: max(0, one.height - 1) for one in sheets}
     except (CalamineError, zipfile.BadZipFile) as error:
         raise _unreadable(path, str(error)) from error
     if not complete and head is None:
         raise DataError(ValidationIssue(f"the sheet has more than {most:,} bytes of text", file=path.name))
-    return Sheet(rows.name, tuple(names), written, complete)
+    return Sheet(rows.name, tables, written, complete)
 
 
 def _check_container(path: Path, file: IO[bytes], most: int) -> None:

@@ -26,7 +26,7 @@ class JsonLinesFormat(Format):
     name, title = "jsonl", "JSON lines"
     suffixes = (".jsonl", ".ndjson")
     is_text = adds_header = True
-    keys = frozenset({"decimal", "thousands"})
+    keys = frozenset({"decimal", "thousands", "numbers"})
 
     def detect(self, head: bytes) -> Mapping[str, Any] | None:
         """Return no keys; None if the text does not begin with an object."""

@@ -77,7 +77,7 @@ def find_marks(columns: Iterable[Sequence[Any]], dates: re.Pattern[str]) -> tupl
             continue
         present = sum(count for text, count in texts.items() if text not in MISSING)
         valid = present - sum(strange.values())
-        if len(strange) <= _FEW and valid >= _SHARE * present and all(map(_is_usual, strange)):
+        if len(strange) <= _FEW and valid >= _SHARE * present and all(map(is_usual, strange)):
             counts.update(strange)
         else:
             others.append(Counter(strange))
@@ -85,7 +85,7 @@ def find_marks(columns: Iterable[Sequence[Any]], dates: re.Pattern[str]) -> tupl
     return tuple(marks[:_MOST])
 
 
-def _is_usual(text: str) -> bool:
+def is_usual(text: str) -> bool:
     """Return whether people write a text in place of a missing value."""
     return bool(_SYMBOLS.fullmatch(text)) or text.lower() in WORDS
 
@@ -154,7 +154,7 @@ def describe_marks(marks: Sequence[str], columns: Mapping[str, Sequence[Any]]) -
 def hint_on(texts: Sequence[str]) -> str:
     """Return the remedy for a column of numbers whose other texts are usual marks; empty if they are not."""
     marks = sorted({text.strip() for text in texts})
-    if not marks or len(marks) > _FEW or not all(_is_usual(mark) and mark not in MISSING for mark in marks):
+    if not marks or len(marks) > _FEW or not all(is_usual(mark) and mark not in MISSING for mark in marks):
         return ""
     listed = ", ".join(f'"{mark}"' for mark in marks).replace("\\", "\\\\")
     return f"if this stands for a missing value, set [data] missing = [{listed}], or add it to that list"

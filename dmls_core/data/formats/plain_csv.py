@@ -12,10 +12,11 @@ from pathlib import Path
 import polars as pl
 
 from dmls_core.data.formats.csv_dialect import Record, check_structure, records
-from dmls_core.data.formats.detection import spelled_mark
+from dmls_core.data.formats.detection import number_pattern, other_mark, spelled_mark
 from dmls_core.data.formats.missing_marks import unmarked
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec.data_table import Data
+from dmls_core.spec.issues import quoted
 
 
 def convert_text(plain: Path, data: Data, target: Path) -> None:
@@ -65,9 +66,12 @@ def write_table(
     columns = frame.collect_schema().names()
     names = names or [f"column_{at}" for at in range(1, len(columns) + 1)]
     body = target.with_name(f"{target.name}.body")
-    if data.decimal == "," or data.thousands:
-        _check_points(frame, names, data, target, above)
-        frame = frame.select(_number(pl.col(name), data) for name in columns)
+    if data.decimal == "," or data.thousands or data.numbers:
+        notations = [data.notation(name) for name in names]
+        _check_points(frame, names, notations, target, above)
+        frame = frame.select(
+            _number(pl.col(column), *notation) for column, notation in zip(columns, notations, strict=True)
+        )
     missing_values = ("", *data.missing)
     frame.select(
         unmarked(pl.col(name), missing_values)
@@ -84,45 +88,51 @@ def write_table(
     body.unlink()
 
 
-def _number_pattern(decimal: str, thousands: str) -> str:
-    """Return a regular expression of the numbers in a notation."""
-    separator = spelled_mark(thousands)
-    integer = rf"(?:\d{{1,3}}(?:{separator}\d{{3}})+|\d+)" if thousands else r"\d+"
-    point = re.escape(decimal)
-    return rf"^\s*[+-]?(?:{integer}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?\s*$"
-
-
-def _number(column: pl.Expr, data: Data) -> pl.Expr:
+def _number(column: pl.Expr, decimal: str, thousands: str, unit: str) -> pl.Expr:
+    if (decimal, thousands, unit) == (".", "", ""):
+        return column
     plain = column
-    if data.thousands:
-        plain = plain.str.strip_chars().str.replace_all(spelled_mark(data.thousands), "")
-    plain = plain.str.replace(data.decimal, ".", literal=True)
+    if unit:
+        plain = plain.str.replace_all(unit, "", literal=True).str.replace_all(r"\s", "")
+    if thousands:
+        plain = plain.str.strip_chars().str.replace_all(spelled_mark(thousands), "")
+    plain = plain.str.replace(decimal, ".", literal=True)
     return (
-        pl.when(column.str.contains(_number_pattern(data.decimal, data.thousands)))
-        .then(plain)
-        .otherwise(column)
+        pl.when(column.str.contains(number_pattern(decimal, thousands, unit))).then(plain).otherwise(column)
     )
 
 
-def _check_points(frame: pl.LazyFrame, names: Sequence[str], data: Data, target: Path, above: int) -> None:
+def _check_points(
+    frame: pl.LazyFrame,
+    names: Sequence[str],
+    notations: Sequence[tuple[str, str, str]],
+    target: Path,
+    above: int,
+) -> None:
     """Raise ``DataError`` for a number in another notation, which would be read as a wrong value."""
-    other = "." if data.decimal == "," else ","
-    pattern = rf"^\s*[+-]?\d*{re.escape(other)}\d+\s*$"
-    number = _number_pattern(data.decimal, data.thousands)
+
+    def is_wrong(column: pl.Expr, notation: tuple[str, str, str]) -> pl.Expr:
+        pattern = rf"^\s*[+-]?\d*{re.escape(other_mark(notation[0]))}\d+\s*$"
+        return column.str.contains(pattern) & ~column.str.contains(number_pattern(*notation))
+
+    columns = dict(zip(frame.collect_schema().names(), zip(names, notations, strict=True), strict=True))
     wrong = [
-        (pl.col(name).str.contains(pattern) & ~pl.col(name).str.contains(number)).fill_null(value=False)
-        for name in frame.collect_schema().names()
+        pl.when(is_wrong(pl.col(column), notation)).then(pl.col(column))
+        for column, (_, notation) in columns.items()
+        if notation != (".", "", "")  # other marks of a plain column are no numbers for any reader
     ]
-    rows = frame.with_row_index("\0row").filter(pl.any_horizontal(wrong)).head(1).collect(engine="streaming")
-    if rows.is_empty():
+    selected = frame.select(wrong).with_row_index("\0row")
+    rows = selected.filter(~pl.all_horizontal(pl.exclude("\0row").is_null())).head(1)
+    if (first := rows.collect(engine="streaming")).is_empty():
         return
-    row, *cells = rows.row(0)
-    at = next(
-        n for n, cell in enumerate(cells) if cell and re.match(pattern, cell) and not re.match(number, cell)
-    )
-    hint = f'set [data] thousands = "{other}", or correct the value'
-    line = row + 1 + above
-    message = f'is a number in another notation than decimal = "{data.decimal}"'
+    row, *cells = first.row(0)
+    column, cell = next((name, cell) for name, cell in zip(first.columns[1:], cells, strict=True) if cell)
+    name, (decimal, _, _) = columns[column]
+    other = other_mark(decimal)
+    hint = f'if the column has another decimal mark, set [data] numbers.{quoted(name)}.decimal = "{other}"'
+    if re.fullmatch(number_pattern(decimal, other), cell):
+        hint = f'if these are thousands, set thousands = "{other}" in [data]; {hint}'
+    message = f'is a number in another notation than decimal = "{decimal}"'
     raise DataError(
-        ValidationIssue(message, hint, file=target.name, line=line, key=names[at], found=cells[at][:80])
+        ValidationIssue(message, hint, file=target.name, line=row + 1 + above, key=name, found=cell[:80])
     )

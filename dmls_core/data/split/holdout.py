@@ -105,7 +105,7 @@ def order_warning(table: Table, roles: RowRoles) -> str:
         return ""
     seen: set[str] = set()
     for position, column in enumerate(table.columns):
-        if column.date is None or column.name in seen:
+        if column.date is None or not column.date.days or column.name in seen:
             continue
         seen.add(column.name)
         days = table.matrix[:, position]  # the first part of a date

@@ -85,7 +85,9 @@ def read_row_roles(
     groups: NDArray[np.int64] | None = None
     weights: NDArray[np.float64] | None = None
     if by_time and columns.time is not None:
-        series = [read_times(source, columns.time, spec.timezone) for source in files.sources]
+        series = [
+            read_times(source, columns.time, spec.timezone, columns.date_order) for source in files.sources
+        ]
         moments = pl.concat(series)
         issues += _missing(columns.time, moments, used, "time")
         times = moments.dt.timestamp("us").fill_null(0).to_numpy()[used]

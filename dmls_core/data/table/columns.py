@@ -22,7 +22,7 @@ from typing import cast
 import polars as pl
 
 from dmls_core.data.encoder import MISSING, category_text
-from dmls_core.data.formats.data_files import ColumnIssue
+from dmls_core.data.formats.data_files import EXCLUDE, ColumnIssue
 from dmls_core.data.formats.missing_marks import hint_on
 from dmls_core.data.table.table import TableColumn
 from dmls_core.settings import DataLimits
@@ -38,6 +38,9 @@ _WRITTEN = (
     r"([T ]\d{1,2}:\d{2}.*)?$|^\d{1,2}:\d{2}(:\d{2}.*)?( ?[ap]m)?$"
 )
 """Dates with the name of a month, and times of the day: few distinct ones are categories."""
+
+_NESTED = r"^(\[.*\]|\{.*\})$"
+"""JSON lists and objects."""
 
 _QUANTITY = r"^[-+(]?(\p{Sc} ?|[A-Z]{3} )?[-+]?\d[\d.,' ]*( ?(\p{Sc}|%|[A-Za-z]{1,4}))?\)?$"
 
@@ -109,6 +112,11 @@ class DistinctTexts:
     def are_written_dates(self) -> bool:
         """Return whether all texts look like dates with the name of a month, or like times of the day."""
         return bool(self.frame["stripped"].str.contains(_WRITTEN).all())
+
+    @property
+    def are_nested(self) -> bool:
+        """Return whether all texts look like JSON lists or objects."""
+        return bool(self.frame["stripped"].str.contains(_NESTED).all())
 
     @property
     def are_quantities(self) -> bool:
@@ -197,9 +205,11 @@ def _too_many_texts(series: pl.Series, texts: DistinctTexts, most: int, limits: 
         row=row,
         found=f"{series[row][:80]!r}, and {texts.distinct} distinct values in {texts.rows} rows",
         expected=f"at most {most}",
-        hint="remove the currency or unit from the numbers, or exclude the column with [columns] drop"
+        hint=f"remove the currency or unit from the numbers, or {EXCLUDE}"
         if texts.are_quantities
-        else "exclude it with [columns] drop, or name it in [columns] categorical",
+        else f"these are JSON lists or objects: write their values into columns of their own, or {EXCLUDE}"
+        if texts.are_nested
+        else f"{EXCLUDE}, or name it in [columns] categorical",
         refutable=texts.distinct <= limits.found_categories,
     )
 
@@ -214,7 +224,7 @@ def find_merged_integers(exact: pl.Series) -> ColumnIssue | None:
         "contains integers too large to be distinct as 32-bit floating point numbers",
         row=int((exact.abs() >= EXACT_INTEGERS).fill_null(value=False).arg_max() or 0),
         expected=f"integers up to {EXACT_INTEGERS:,}",
-        hint="exclude an id with [columns] id or drop; otherwise subtract the smallest value",
+        hint=f"{EXCLUDE} if it is an id; otherwise subtract the smallest value",
         refutable=True,
     )
 
@@ -226,7 +236,7 @@ def date_issue(name: str, row: int | None = None) -> ColumnIssue:
         "contains dates",
         row=row,
         expected="numbers or categories, or a column that [columns] dates names",
-        hint="name it in [columns] dates, or exclude it with [columns] drop",
+        hint=f"name it in [columns] dates, or {EXCLUDE}",
     )
 
 
@@ -236,7 +246,7 @@ def nested_issue(name: str) -> ColumnIssue:
         name,
         "contains nested, binary or duration values",
         expected="numbers, text or booleans",
-        hint="exclude it with [columns] drop",
+        hint=EXCLUDE,
     )
 
 
@@ -266,7 +276,7 @@ def _category(
             "has too many categories",
             found=f"{texts.distinct} distinct values in {texts.rows} rows",
             expected=f"at most {most}",
-            hint="exclude it with [columns] drop, or merge rare values",
+            hint=f"{EXCLUDE}, or merge rare values",
         )
     spelled = {text: category_text(text, not_missing) for text in texts.frame["text"].to_list()}
     categories = sort_texts({text for text in spelled.values() if text is not None})
@@ -288,7 +298,7 @@ def no_values(name: str) -> ColumnIssue:
     return ColumnIssue(
         name,
         "has no value in any row",
-        hint="exclude the column with [columns] drop, or fill it",
+        hint=f"{EXCLUDE}, or fill it",
         refutable=True,
     )
 
@@ -301,7 +311,7 @@ def _too_long(series: pl.Series, texts: DistinctTexts, limits: DataLimits) -> Co
         row=first_row(series, long),
         found=f"{texts.longest:,} bytes",
         expected=f"at most {limits.cell:,} bytes",
-        hint="exclude the column with [columns] drop, or close an open double quote",
+        hint=f"{EXCLUDE}, or close an open double quote",
     )
 
 

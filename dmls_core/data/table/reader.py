@@ -180,7 +180,7 @@ def read_table(
     if isinstance(target, ColumnIssue):
         issues.append(target)
     if certain := [issue for issue in issues if not (sample and issue.refutable)]:
-        raise DataError(locate_issues(certain, files, limits.issues))
+        raise DataError(locate_issues(certain, files, limits.issues, listed=bool(columns.features)))
     if issues or isinstance(target, ColumnIssue):
         return Table((), np.empty((0, 0), np.float32), columns.target, np.empty(0))
     values, labels = target
@@ -233,7 +233,7 @@ def check_schema(paths: Sequence[Path], columns: Columns, *, data_format: str | 
         if column_types[name] == "time" and name not in roles.categorical | roles.dates
     ]
     if dates:
-        raise DataError(locate_issues(dates, files, limits.issues))
+        raise DataError(locate_issues(dates, files, limits.issues, listed=bool(columns.features)))
 
 
 def read_schema(
@@ -247,7 +247,7 @@ def read_schema(
     if unusable := [
         nested_issue(name) for name, column_type in column_types.items() if column_type == "unusable"
     ]:
-        raise DataError(locate_issues(unusable, files, limits.issues))
+        raise DataError(locate_issues(unusable, files, limits.issues, listed=bool(columns.features)))
     return roles, column_types
 
 

@@ -87,7 +87,7 @@ def store_table(
     if isinstance(target, ColumnIssue):
         issues.append(target)
     if issues or isinstance(target, ColumnIssue):
-        raise DataError(locate_issues(issues, files, limits.issues))
+        raise DataError(locate_issues(issues, files, limits.issues, listed=bool(columns.features)))
     values, labels = target
     warnings: tuple[str, ...] = ()
     if row_mask is not None:

@@ -6,6 +6,7 @@ The kept rows are written to new files first, so neither validation nor training
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dmls_core.data.encoder import DateFeature
 from dmls_core.data.formats.csv_source import CsvSource
 from dmls_core.data.formats.data_files import open_source
 from dmls_core.data.formats.parquet_source import reading
 from dmls_core.data.formats.source import FileSource
+from dmls_core.data.moments import DateOrder, moment
+from dmls_core.data.table.dates import ORDERS, is_date
 from dmls_core.data.table.reader import missing_column
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
@@ -27,6 +31,7 @@ _FORMATS = (
     "%Y-%m-%d %H:%M",
     "%Y-%m-%d %H:%M:%S%.f",
 )
+_ZONE = r"(?i):\d{2}.*(?:Z|UTC|[+-]\d{2}:?\d{2})$"
 _ZONED = ("%Y-%m-%d %H:%M%#z", "%Y-%m-%d %H:%M:%S%.f%#z")
 
 
@@ -35,15 +40,18 @@ class TimeFilter:
     """The interval of the rows to keep; None means no limit.
 
     Attributes:
-        column: the column with the time of a row: ISO 8601 text, or a date or time of Parquet.
+        column: the column with the time of a row: text such as ``[columns] dates`` has, or a date or time of
+            Parquet.
         until: end of the interval, excluded.
         timezone: time zone of times without one.
+        order: of dates that do not begin with the year; see ``moments``.
     """
 
     column: str
     since: datetime | None
     until: datetime
     timezone: str = "UTC"
+    order: DateOrder = "year-first"
 
 
 def filter_files(
@@ -92,9 +100,9 @@ def _filter(source: FileSource, rows: TimeFilter, target: Path) -> int:
     return int(row_mask.sum())
 
 
-def read_times(source: FileSource, column: str, timezone: str) -> pl.Series:
+def read_times(source: FileSource, column: str, timezone: str, order: DateOrder = "year-first") -> pl.Series:
     """Return the time of each row of a file in UTC, null if missing; raises as ``filter_files`` does."""
-    rows = TimeFilter(column, None, datetime.max.replace(tzinfo=UTC), timezone)
+    rows = TimeFilter(column, None, datetime.max.replace(tzinfo=UTC), timezone, order)
     return _times(_column(source, rows), rows, source)
 
 
@@ -135,11 +143,26 @@ def _times(column: pl.Series, rows: TimeFilter, source: FileSource) -> pl.Series
     moments = _local(local, rows.timezone)
     for form in _ZONED:
         moments = moments.fill_null(text.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False))
+    unread = text.filter(moments.is_null())
+    if unread.count():
+        moments = moments.fill_null(_other_times(text, unread.drop_nulls().unique(), rows))
     wrong = (moments.is_null() & text.is_not_null()).arg_true()
     if len(wrong):
         row = int(wrong[0])
         raise _not_a_time(source, rows, row, str(column[row]))
     return moments
+
+
+def _other_times(text: pl.Series, unread: pl.Series, rows: TimeFilter) -> pl.Series:
+    """Return the times of texts that are dates for ``[columns] dates``, such as 31.1.2026."""
+    seconds: dict[str, int] = {}
+    for value in unread.to_list():
+        with suppress(ValueError):
+            seconds[value] = moment(value, rows.order)
+    stamps = text.replace_strict(list(seconds), list(seconds.values()), default=None, return_dtype=pl.Int64)
+    moments = (stamps * 1_000_000).cast(pl.Datetime("us"))
+    with_zone = text.str.contains(_ZONE).fill_null(value=False)
+    return moments.dt.replace_time_zone("UTC").zip_with(with_zone, _local(moments, rows.timezone))
 
 
 def _local(column: pl.Series, timezone: str) -> pl.Series:
@@ -165,8 +188,19 @@ def _not_a_time(source: FileSource, rows: TimeFilter, row: int | None, value: st
             key=rows.column,
             found=value[:80],
             expected="such as 2026-01-31, 2026-01-31 14:05:00 or 2026-01-31T14:05:00+01:00",
+            hint=_hint(value, rows),
         )
     )
+
+
+def _hint(value: str, rows: TimeFilter) -> str:
+    if orders := [
+        order for order in ORDERS if order != rows.order and is_date(value, DateFeature("", order))
+    ]:
+        return f'if it is a date, set [columns] date_order = "{orders[0]}"'
+    if is_date(value, DateFeature("", days=False, times=True)):
+        return "a time of the day does not order rows of several days: name a column with the date"
+    return ""
 
 
 def _format(moment: datetime) -> str:

@@ -12,9 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dmls_core import sandbox
-from dmls_core.data.encoder import is_missing
+from dmls_core.data.encoder import is_missing, number
 from dmls_core.data.formats.compression import ZIP
+from dmls_core.data.formats.detection import describe_numbers
 from dmls_core.data.formats.missing_marks import count_missing
 from dmls_core.data.formats.names import format_of, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
@@ -22,6 +25,7 @@ from dmls_core.data.table.reader import missing_target
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 from dmls_core.intake.data_notes import (
     MOST,
+    fill_value_note,
     first_padded,
     left_out_note,
     missing_texts_note,
@@ -204,10 +208,19 @@ def _notes(
         texts = count_missing(cells, sample.data.get("not_missing", ()))
         notes.append(f"{prefix}{missing_target(target.missing, sample.seen, dict(texts.most_common()))}.")
     notes += remarks
+    notes.append(
+        fill_value_note(
+            (column.name, np.array([*map(number, values)]))
+            for column, values in zip(columns, sample.columns, strict=True)
+            if column.low is not None
+        )
+    )
+    if numbers := sample.data.get("numbers"):
+        notes.append(describe_numbers(numbers))
     if sample.extent:
         notes.append(f"The sample is from {sample.extent}.")
     out = [(column.name, column.reason) for column in columns if column.reason and column != target]
-    return [*notes, *filter(None, [left_out_note(out)])]
+    return [*filter(None, [*notes, left_out_note(out)])]
 
 
 def _padded(columns: Sequence[InferredColumn], target: InferredColumn, sample: Sample) -> list[str]:

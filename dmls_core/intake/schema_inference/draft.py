@@ -70,6 +70,7 @@ DATE = re.compile(
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _QUANTITY = re.compile(r"[-+(]?(?:[$€£¥₹] ?|[A-Z]{3} )?[-+]?\d[\d.,' ]*(?: ?(?:[$€£¥₹%]|[A-Za-z]{1,4}))?\)?")
+_NESTED = re.compile(r"\[.*\]|\{.*\}", re.DOTALL)
 _COMPACT = re.compile(r"(?:19|20)\d{2}[01]\d[0-3]\d")
 """A date without separators, unless it is a number."""
 
@@ -216,7 +217,9 @@ def _flaw(counts: Counter[str]) -> str:
     if 2 * sum(counts[text] for text in numbers) > counts.total():
         return f"numbers, but also {', '.join(repr(text[:20]) for text in others[:3])}"
     if others and all(map(_QUANTITY.fullmatch, counts)):
-        return f"numbers with a currency or a unit, such as {others[0][:20]!r}"
+        return f"numbers with different units, such as {others[0][:20]!r}"
+    if all(map(_NESTED.fullmatch, counts)):
+        return "JSON lists or objects: write their values into columns of their own"
     return ""
 
 

@@ -30,6 +30,7 @@ from dmls_core.data.formats.names import (
 from dmls_core.data.formats.thinning import CHUNK, CHUNKS, span, thin_text, whole_beginning
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.intake.csv_check import check_names, length_hint
+from dmls_core.intake.data_notes import sheets_note
 from dmls_core.intake.file_sample import chunk_starts, join_chunks
 from dmls_core.intake.schema_inference.draft import DATE, FIRST
 from dmls_core.intake.schema_inference.parquet_sample import IN_TIME, SECONDS, read_parquet
@@ -173,7 +174,7 @@ def with_marks(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
         sample,
         columns=tuple(without_marks(values, missing_values) for values in sample.columns),
         data={**sample.data, "missing": list(missing_values)},
-        notes=(note,) if note else (),
+        notes=(*sample.notes, note) if note else sample.notes,
     )
 
 
@@ -246,7 +247,10 @@ def _sample_rows(
         except DataError as error:
             raise DataError([replace(issue, file=file) for issue in error.issues]) from None
     data = {**sample.data, **({"sheet": sampled["table"]} if len(sampled["tables"]) > 1 else {})}
-    return replace(sample, data=data, sheets=tuple(sampled["tables"]))
+    chosen = keys is not None and "sheet" in keys
+    note = "" if chosen else sheets_note(sampled["table"], sampled["tables"])
+    notes = (*sample.notes, note) if note else sample.notes
+    return replace(sample, data=data, sheets=tuple(sampled["tables"]), notes=notes)
 
 
 _OF_TABLES = {"sheet", "decimal"}

@@ -295,7 +295,7 @@ def _example(feature: Feature, values: Sequence[Any], span: Sequence[float] | No
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-NOTATION = ("delimiter", "decimal", "thousands", "encoding", "header", "skip_rows", "sheet")
+NOTATION = ("delimiter", "decimal", "thousands", "numbers", "encoding", "header", "skip_rows", "sheet")
 """Keys of ``[data]`` on how text is written."""
 
 

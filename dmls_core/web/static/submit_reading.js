@@ -4,7 +4,7 @@ import { byId, h, put } from "./dom.js";
 import { formatOf, namedFormat } from "./sample.js";
 import { setIn } from "./submit_values.js";
 
-const DEFAULTS = { delimiter: ",", decimal: ".", thousands: "", encoding: "utf-8", header: true, skip_rows: 0, sheet: "", missing: [], not_missing: [] };
+const DEFAULTS = { delimiter: ",", decimal: ".", thousands: "", numbers: {}, encoding: "utf-8", header: true, skip_rows: 0, sheet: "", missing: [], not_missing: [] };
 const CHOICES = {
   delimiter: ["Columns are separated by", [[",", "Commas"], [";", "Semicolons"], ["\t", "Tabs"], ["|", "Vertical bars"]]],
   decimal: ["Decimal mark", [[".", "Point: 0.5"], [",", "Comma: 0,5"]]],

@@ -254,6 +254,17 @@ def test_messages_follow_the_table_in_a_narrow_terminal(dmls, store, monkeypatch
     assert "MESSAGE" in dmls("jobs").out
 
 
+def test_a_long_name_hides_no_column(dmls, store, monkeypatch):
+    write_status(store, "sea", "long" * 50, "rejected", "the name is too long")
+    write_status(store, "sea", "waves", "deployed", "deployed as sea.waves version 1")
+    monkeypatch.setattr(out, "width", 80)
+    heading, *lines = dmls("jobs").out.splitlines()
+    assert heading.split() == ["JOB", "STATE", "VERSION", "SERVED", "UPDATED"]
+    assert all(len(line) <= 80 for line in lines[:-1])
+    assert [state for line in lines for state in ("deployed", "rejected") if f" {state} " in line]
+    assert "long" * 50 in "".join(line.split()[0] for line in lines[:-1])
+
+
 def test_an_odd_drop_hides_no_job(dmls, store):
     for folder, updated in (("[/b]", "2026-01-02T00:00:00+00:00"), ("plain", "2026-01-01T00:00:00")):
         write_status(store, "sea", folder, "waiting", "for its data")

@@ -78,6 +78,10 @@ def test_faults_of_the_data_give_warnings():
     assert "Fewer than 5 rows of 'class 1' were held out" in found
     assert "'f2' has the same value in every training row" in found
     assert "imbalanced" not in messages(given, metric="balanced_accuracy")
+    # Of a date, users know the column, and not its parts.
+    assert "same value" not in messages(given, raw_names=["a", "when", "when", "b"])
+    x[:, 1] = 3
+    assert "'when' has the same value" in messages(given, raw_names=["a", "when", "when", "b"])
 
 
 def test_the_warning_names_the_leaking_feature():
@@ -88,6 +92,7 @@ def test_the_warning_names_the_leaking_feature():
     given = evidence(x, y, sure(y[:100], 2), rows=100)
 
     assert "'f1' alone nearly determines the target." in messages(given)
+    assert "'when' alone nearly determines the target." in messages(given, raw_names=["a", "when", "when"])
 
 
 def test_a_model_no_better_than_the_baseline_gives_a_warning():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import polars as pl
@@ -63,6 +64,23 @@ def test_the_cell_that_fails_training_is_named(
     (issue,) = check(tmp_path, content)
     assert (issue.line, issue.key) == (line, key)
     assert message in issue.message
+
+
+def test_the_hint_on_numbers_of_a_column_is_all_that_they_need(tmp_path: Path) -> None:
+    rows = "".join(f'{27000 + n}.0,"{n},50",{n / 8}%,{"uv"[n % 2]}\n' for n in range(10, 90))
+    issues, numbers = check(tmp_path, rows), ""
+    for number in range(2):
+        assert issues, number
+        hint = issues[0].hint.removeprefix("add to [data] in the spec: ")
+        numbers += re.sub(", (?=numbers)", "\n", hint) + "\n"
+        issues = check(tmp_path, rows, f"{SPEC}[data]\n{numbers}")
+        if not issues:
+            break
+    assert load_spec(f"{SPEC}[data]\n{numbers}".encode()).data.reading == {
+        "numbers": {"b": {"decimal": ","}, "c": {"unit": "%"}}
+    }
+    (missing,) = check(tmp_path, rows, f'{SPEC}[data]\nnumbers.d.unit = "%"\n')
+    assert (missing.key, missing.expected) == ("data.numbers", "d")
 
 
 EXPECTED = (

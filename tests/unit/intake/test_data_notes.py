@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from dmls_core.intake import admit, read_status, update_run_status
-from dmls_core.intake.data_notes import padded_notes, repeated_note
+from dmls_core.intake.data_notes import fill_value_note, padded_notes, repeated_note
 from dmls_core.store import layout, open_store
 from tests.unit.intake.uploads import drop
 
@@ -50,3 +53,23 @@ def test_what_gives_the_target_away_and_what_is_left_out(tmp_path: Path) -> None
     assert admit(store, "growth", "iris").notes == outcome.notes
     drop(store, {"p.csv": b"a,b\n1,2\n"})
     assert admit(store, "growth", "iris").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "noted"),
+    [
+        (-200, [0.5, 2683], True),  # as in measurements of air
+        (-999, [-40, 40], True),
+        (9999, [0, 100], True),
+        (-200, [-180, 40], False),  # not apart
+        (-3, [0, 10], False),
+        (99, [1, 30], False),  # may be a count
+    ],
+)
+def test_a_number_that_may_stand_for_a_missing_value(value: float, others: list[float], noted: bool) -> None:
+    column = np.array([value] * 3 + others * 5 + [np.nan])
+    note = fill_value_note([("a", column), ("b", np.array([np.nan])), ("c", np.array(others))])
+    assert note.startswith("Read as numbers") == noted
+    assert (f"{value:g} in 3 rows of a (the others: " in note) == noted
+    assert "of b" not in note
+    assert not fill_value_note([("a", np.array([value] * 2 + others * 5))])

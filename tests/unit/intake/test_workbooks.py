@@ -13,7 +13,7 @@ import pytest
 
 from dmls_core.data.formats.compression import load_zstd
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.intake.column_check import check_columns
+from dmls_core.intake.column_check import Findings, check_columns
 from dmls_core.intake.schema_inference import infer_file_schema, read_sample
 from dmls_core.intake.schema_inference.sample import WHOLE
 from dmls_core.intake.submissions import check_data_name
@@ -28,12 +28,16 @@ HEADER = ["width", "sold", "y"]
 ROWS = [[n + 0.5, dt.date(2026, 1, 1) + dt.timedelta(days=n), "uv"[n % 2]] for n in range(40)]
 
 
-def check(path: Path, data: str = "") -> list[ValidationIssue]:
+def findings(path: Path, data: str = "") -> Findings:
     store = open_store(str(path.parent))
     info = store.head(path.name)
     assert info
     spec = load_spec(f"{SPEC}[data]\n{data}".encode())
-    return list(check_columns(store, [info], "excel", spec, IntakeLimits()).issues)
+    return check_columns(store, [info], "excel", spec, IntakeLimits())
+
+
+def check(path: Path, data: str = "") -> list[ValidationIssue]:
+    return list(findings(path, data).issues)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +65,15 @@ def test_the_sheet_can_be_chosen(tmp_path: Path) -> None:
     sample = read_sample("d.xlsx", content, complete=True, keys={"sheet": "Data"})
     assert (list(sample.names), sample.sheets) == (HEADER, ("Old", "Data"))
     assert sample.data == {"sheet": "Data"}
+
+
+def test_the_sheets_that_are_not_read_are_named(tmp_path: Path) -> None:
+    sheets = {"Jan": [HEADER, *ROWS], "Note": [["text"]], "Feb": [HEADER, *ROWS[:30]]}
+    path = workbook(tmp_path / "d.xlsx", sheets)
+    (note,) = (note for note in findings(path).notes if "sheet" in note)
+    assert "only the sheet 'Jan' (40 rows) is read, not 'Feb' (30 rows): choose" in note
+    assert note in infer_file_schema(path)["notes"]
+    assert not [note for note in findings(path, 'sheet = "Feb"').notes if "sheet" in note]
 
 
 def test_a_workbook_without_a_header(tmp_path: Path) -> None:

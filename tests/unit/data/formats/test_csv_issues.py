@@ -56,6 +56,13 @@ GOOD = "1,2,x\n3,4,z\n"
             "too many distinct values",
             "remove the currency",
         ),
+        (
+            "a,b,y\n" + "".join(f'1,"[{row}, 2]",{row % 2}\n' for row in range(11)),
+            2,
+            "b",
+            "too many distinct values",
+            "JSON lists or objects: write their values into columns of their own",
+        ),
         ("a,b,y\n1," + "r" * 5_000 + ",x\n2,s,z\n", 2, "b", "too long", ""),
     ],
 )
@@ -123,7 +130,27 @@ def test_ids_that_float32_cannot_tell_apart(issues):
     rows = "".join(f"{20_240_000_000_001 + row},{row % 2}\n" for row in range(100))
     (issue,) = issues("a,y\n" + rows)
     assert (issue.line, issue.key, issue.found) == (2, "a", "20240000000001")
-    assert "[columns] id" in issue.hint
+    assert "exclude the column with [columns] drop if it is an id" in issue.hint
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"word {row}" for row in range(30)],
+        [f"[{row}]" for row in range(30)],
+        [f"2026-01-{1 + row:02d}" for row in range(30)],
+        [str(20_240_000_000_001 + row) for row in range(30)],
+        [""] * 30,
+    ],
+    ids=["text", "lists", "dates", "ids", "empty"],
+)
+def test_a_hint_says_what_leaves_a_column_out_of_this_spec(issues, cells: list[str]) -> None:
+    content = "a,b,y\n" + "".join(f"{row},{cell},{row % 2}\n" for row, cell in enumerate(cells))
+    for features, words in (((), "with [columns] drop"), (("a", "b"), "from [columns] features")):
+        (issue,) = issues(content, features=features)
+        assert issue.key == "b"
+        assert words in issue.hint
+        assert ("drop" in issue.hint) == (not features)
 
 
 def test_limits(issues):

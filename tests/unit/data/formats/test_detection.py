@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import zipfile
 from pathlib import Path
@@ -105,6 +106,57 @@ def test_what_may_be_thousands_is_noted() -> None:
     assert "share" not in note
 
 
+@pytest.mark.parametrize(
+    ("cells", "notation", "numbers"),
+    [
+        (["45,06", "1.234,50", "7"], {"decimal": ",", "thousands": "."}, ["45.06", "1234.50", "7"]),
+        (["52.88%", "-3 %", "0.5%"], {"unit": "%"}, ["52.88", "-3", "0.5"]),
+        (["$5", "-$1.5", "$ -7", "9", "-"], {"unit": "$"}, ["5", "-1.5", "-7", "9", "-"]),
+        (["5,50 €", "7,25 €", "n/a"], {"decimal": ",", "unit": "€"}, ["5.50", "7.25", "n/a"]),
+        (["EUR 5", "EUR 7.5"], {"unit": "EUR"}, ["5", "7.5"]),
+        (["70 kg", "81.5kg"], {"unit": "kg"}, ["70", "81.5"]),
+        (["$5", "7 €"], None, ["$5", "7 €"]),
+        (["12A", "13A"], None, ["12A", "13A"]),
+        (["45,06", "two"], None, ["45,06", "two"]),
+    ],
+    ids=str,
+)
+def test_columns_write_numbers_each_in_its_own_way(
+    cells: list[str], notation: dict[str, str] | None, numbers: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "d.csv"
+    path.write_text("zip,a\n" + "".join(f'27217.{n},"{cell}"\n' for n, cell in enumerate(cells)))
+    keys = detect("d.csv", path.read_bytes())
+    assert keys == ({"numbers": {"a": notation}} if notation else {})
+    copy = convert(path, Data.model_validate(keys), tmp_path / "out")
+    assert [row["a"] for row in csv.DictReader(copy.open())] == numbers
+
+
+def test_a_hint_on_a_decimal_mark_is_true_of_the_column(tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    for cell, thousands in (("27217.0", False), ("27.217", True)):
+        path.write_text(f"a;b\n1,5;{cell}\n")
+        with pytest.raises(DataError) as caught:
+            convert(path, Data(delimiter=";", decimal=","), tmp_path / "out")
+        (issue,) = caught.value.issues
+        assert 'numbers."b".decimal = "."' in issue.hint
+        assert ("thousands" in issue.hint) == thousands
+
+
+def test_most_columns_decide_on_the_decimal_mark_of_the_file() -> None:
+    text = "a;b;zip;y\n" + "".join(f"{n},5;{n},25;2721{n}.0;u\n" for n in range(9))
+    assert detect("d.csv", text.encode()) == {
+        "delimiter": ";",
+        "decimal": ",",
+        "numbers": {"zip": {"decimal": "."}},
+    }
+
+
+def test_a_title_above_an_index_without_a_name() -> None:
+    text = "Report of sales\n,a,b,y\n" + "".join(f"{n},{n}.5,x{n % 3},u\n" for n in range(9))
+    assert detect("d.csv", text.encode()) == {"skip_rows": 1}
+
+
 def refusal(text: str) -> str:
     with pytest.raises(DataError) as caught:
         read_sample("d.csv", text.encode(), complete=True)
@@ -129,8 +181,8 @@ def test_names_that_are_none() -> None:
     [
         (lambda n: "x" if n % 9 == 1 else f"{n}.5", "numbers, but also 'x'"),
         (lambda n: "EUR" if n == 0 else f"{n}.5", "numbers, but also 'EUR'"),
-        (lambda n: f"${n}.5", "numbers with a currency or a unit, such as '$0.5'"),
-        (lambda n: f"{n}.5 %", "numbers with a currency or a unit, such as '0.5 %'"),
+        (lambda n: f"{'$€'[n % 2]}{n}.5", "numbers with different units, such as '$0.5'"),
+        (lambda n: f'"[{n}; 2]"', "JSON lists or objects: write their values into columns of their own"),
         (lambda n: f"word {n * 7919}", "free text"),
     ],
 )

@@ -120,6 +120,7 @@ def test_a_table_on_disk_is_split_like_one_in_memory(tmp_path):
         ("ascending", "", "", True),
         ("descending", "", "", True),
         ("shuffled", "", "", False),
+        ("of one day", "", "", False),
         ("ascending", 'time = "when"', 'split = "time"', False),
     ],
 )
@@ -127,7 +128,9 @@ def test_rows_in_the_order_of_a_date_are_not_silently_split_at_random(
     tmp_path, file_order, columns, evaluation, warns
 ):
     dates = [f"2026-{1 + place // 28:02d}-{1 + place % 28:02d}" for place in range(ROWS)]
-    orders = {"ascending": dates, "descending": dates[::-1], "shuffled": [dates[at] for at in ORDER]}
+    times = [f"{place // 60:02d}:{place % 60:02d}" for place in range(ROWS)]
+    shuffled = [dates[at] for at in ORDER]
+    orders = {"ascending": dates, "descending": dates[::-1], "shuffled": shuffled, "of one day": times}
     path = write(tmp_path, when=orders[file_order])
     text = f'target = "y"\nfeatures = ["a", "when"]\ndates = ["when"]\n{columns}\n[evaluation]\n{evaluation}'
     spec = load_spec(f'model = "random-forest-classifier"\n[columns]\n{text}\n'.encode())

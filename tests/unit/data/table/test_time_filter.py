@@ -45,11 +45,17 @@ def csv(folder: Path, text: str) -> Path:
         ("2026-01-31T23:30:00-01:00", False),
         ("2999-01-01", False),
         ("", False),
+        ("31.1.2026", True),
+        ("1/2/2026 0:30", False),
+        ("1/2/2026 0:30 +01:00", True),
+        ("Jan 5, 2026", True),
+        ("20260105", True),
     ],
 )
 def test_a_row_is_kept_by_its_time(tmp_path: Path, moment: str, kept: bool) -> None:
-    path = csv(tmp_path, f"t,x\n2026-01-02,0\n{moment},1\n")
-    assert [line.split(",")[1] for line in cut(path).read_text().splitlines()[1:]] == ["0", "1"][: 1 + kept]
+    path = csv(tmp_path, f't,x\n2026-01-02,0\n"{moment}",1\n')
+    rows = pl.read_csv(cut(path, order="day-first"))
+    assert rows["x"].to_list() == [0, 1][: 1 + kept]
 
 
 def test_times_without_a_zone_are_of_the_schedule_s(tmp_path: Path) -> None:
@@ -84,12 +90,16 @@ def test_a_broken_record_is_told_and_not_mended(tmp_path: Path) -> None:
     assert error.value.issues[0].line == 3
 
 
-def test_a_text_that_is_no_time_is_told_with_its_line(tmp_path: Path) -> None:
-    path = csv(tmp_path, "t,x\n2026-01-02,1\n02.01.2026,2\n")
+@pytest.mark.parametrize(
+    ("text", "hint"), [("02.01.2026", 'date_order = "day-first"'), ("14:05", "a column with the date")]
+)
+def test_a_text_that_is_no_time_is_told_with_its_line(tmp_path: Path, text: str, hint: str) -> None:
+    path = csv(tmp_path, f"t,x\n2026-01-02,1\n{text},2\n")
     with pytest.raises(DataError, match="not a time") as error:
         cut(path)
     (issue,) = error.value.issues
-    assert (issue.line, issue.key, issue.found) == (3, "t", "02.01.2026")
+    assert (issue.line, issue.key, issue.found) == (3, "t", text)
+    assert hint in issue.hint
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
