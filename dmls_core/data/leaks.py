@@ -8,6 +8,7 @@ is a perfect prediction by this column alone, and 1 none. No model is fitted: 10
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,12 +50,18 @@ FEW_ROWS = 5
 AGREEING_ROWS = 10
 """Smallest number of rows outside of the most frequent class: fewer agree by chance."""
 
+EXACT = 1 << 24
+"""Size of numbers from which float32 has not every integer, so that different columns look alike."""
+
 _BLOCK = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``column`` determines ``other`` in nearly every row of the sample; ``both`` if also vice versa."""
+    """``column`` determines ``other`` in nearly every row of the sample.
+
+    With ``both``, they only differ in their unit, sign or spelling, so that one of them is enough.
+    """
 
     column: str
     other: str
@@ -100,19 +107,21 @@ def find_relations(
         for other in others
         for column in table.determining(other, positions, strict=other not in targets)
     }
-    if not narrow:  # see which of the columns that were found are copies
-        pairs = sorted(determined)[:PAIRS]
-        determined |= {
-            (other, column)
-            for column, other in pairs
-            if table.determining(column, np.array([other]), strict=True)
-        }
+    counts = Counter(names)
+    # Parts of a date have its name, and one of them is less than the date.
+    parts = {at for at, name in enumerate(names) if counts[name] > 1}
+    equivalent = {
+        (one, other)
+        for one, other in determined
+        if (one < other or (other, one) not in determined)
+        and parts.isdisjoint((one, other))
+        and table.are_equivalent(one, other)
+    }
     relations = (
-        Relation(names[one], names[other], (other, one) in determined)
+        Relation(names[one], names[other], (one, other) in equivalent)
         for one, other in sorted(determined)
-        if (other, one) not in determined or one < other
+        if (other, one) not in equivalent
     )
-    # The parts of a date have one name.
     return tuple(dict.fromkeys(one for one in relations if one.column != one.other))
 
 
@@ -144,6 +153,25 @@ class _SortedColumns:
             least, second = np.partition(errors, 1)[:2]
             is_determining |= (errors == least) & (least <= SMALL[classes]) & (RATIO * least <= second)
         return [int(column) for column in columns[is_determining]]
+
+    def are_equivalent(self, one: int, other: int) -> bool:
+        """Return whether each value of a column, or a missing one, stands for one of the other.
+
+        Columns that put the rows in the same order are not: of a start and an end, the difference may be what
+        determines the target.
+        """
+        first, second = self._values[[one, other]]
+        has_value = ~np.isnan(first)
+        if not np.array_equal(has_value, ~np.isnan(second)):
+            return False
+        first, second = first[has_value], second[has_value]
+        if max(np.abs(first).max(), np.abs(second).max()) >= EXACT:
+            return False
+        if self._nominal.isdisjoint((one, other)) and _are_affine(first, second):
+            return True
+        pairs = len(set(zip(first.tolist(), second.tolist(), strict=True)))
+        recur = GROUP * pairs <= len(first)
+        return recur and pairs == len(np.unique(first)) == len(np.unique(second))
 
     def _errors(
         self,
@@ -197,6 +225,16 @@ def _unexplained(
     alone[:, 1:] &= ~same
     alone[:, :-1] &= ~same
     return np.asarray((weights[codes] * alone).sum(axis=1) / chance)
+
+
+def _are_affine(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+    """Return whether numbers are others in another unit or with another sign, except for their rounding."""
+    low, high = first.argmin(), first.argmax()
+    slope = (second[high] - second[low]) / (first[high] - first[low])
+    share = (first - first[low]) / (first[high] - first[low])
+    errors = np.abs(second - second[low] - slope * (first - first[low]))
+    rounding = np.finfo(np.float32).eps / 2 * (np.abs(second) + np.abs(slope * first))
+    return bool(np.all(errors <= rounding + (1 - share) * rounding[low] + share * rounding[high]))
 
 
 def _are_classes(values: NDArray[np.float64]) -> bool:

@@ -86,7 +86,11 @@ def guess_target(columns: Sequence[InferredColumn], values: Sequence[Sequence[An
     relations = _relations(columns, values, best)
     target = columns[best[0]]
     second = max((scores[position] for position in best[1:]), default=0)
-    twins = any(relation.both and target.name in (relation.column, relation.other) for relation in relations)
+    pairs = {(one.column, one.other) for one in relations}
+    twins = any(
+        target.name in (one.column, one.other) and (one.both or (one.other, one.column) in pairs)
+        for one in relations
+    )
     certain = scores[best[0]] >= _CLEAR and scores[best[0]] - second >= _MARGIN and not twins
     return TargetGuess(target, certain, tuple(columns[position].name for position in best), relations)
 

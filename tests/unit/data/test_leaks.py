@@ -39,14 +39,15 @@ def missing(values: np.ndarray, share: float) -> np.ndarray:
         (CLASSES * 10, CLASSES, (), True),
         ((CLASSES + 1) % 3, CLASSES, ("leak", "target"), True),
         (CLASSES * 100 + DRAW.integers(0, 50, ROWS), CLASSES, (), False),
-        (missing(CLASSES, 0.3), CLASSES, (), True),
-        (np.log(AMOUNT), AMOUNT, (), True),
-        (3 - 2 * AMOUNT + DRAW.normal(size=ROWS) / 1e4, AMOUNT, (), True),
-        (missing(AMOUNT, 0.4), AMOUNT, (), True),
+        (missing(CLASSES, 0.3), CLASSES, (), False),
+        (np.log(AMOUNT), AMOUNT, (), False),
+        ((3 - 2 * AMOUNT).astype(np.float32), AMOUNT.astype(np.float32), (), True),
+        (AMOUNT + DRAW.normal(size=ROWS) / 1e4, AMOUNT, (), False),
+        (missing(AMOUNT, 0.4), AMOUNT, (), False),
         (AMOUNT, (AMOUNT - 1) ** 2, (), False),
         (np.where(CLASSES == 1, 1.0, np.nan), (CLASSES == 1).astype(float), (), False),
     ],
-    ids="factor recoded finer gaps logarithm units missing parabola presence".split(),
+    ids="factor recoded finer gaps logarithm unit order missing parabola presence".split(),
 )
 def test_a_leak(leak: np.ndarray, target: np.ndarray, texts: tuple[str, ...], both: bool) -> None:
     assert look(target, noise=NOISE, leak=leak, texts=texts) == {("leak", both)}
@@ -68,6 +69,42 @@ def test_a_leak(leak: np.ndarray, target: np.ndarray, texts: tuple[str, ...], bo
 )
 def test_no_leak(feature: np.ndarray, target: np.ndarray, texts: tuple[str, ...]) -> None:
     assert look(target, noise=NOISE, feature=feature, texts=texts) == set()
+
+
+YEARS = DRAW.integers(0, 8, ROWS).astype(float)
+LACKING = np.where(YEARS > 5, np.nan, YEARS)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "texts", "both"),
+    [
+        (AMOUNT, 32 + 1.8 * AMOUNT, (), True),
+        (YEARS, (YEARS * 3) % 8, (0, 1), True),
+        (LACKING, -LACKING, (), True),
+        (AMOUNT * 1e4, AMOUNT * 1e4 + DRAW.random(ROWS), (), False),  # a start and an end
+        (1.7e9 + AMOUNT * 1e6, 1.7e9 + AMOUNT * 1e6 + 60 * DRAW.random(ROWS), (), False),
+        (YEARS, YEARS * 365 + DRAW.integers(0, 365, ROWS), (), False),  # a year and a day
+        (LACKING, YEARS, (), False),
+        (AMOUNT, AMOUNT.argsort().argsort(), (), False),
+        (np.sort(AMOUNT), np.arange(ROWS), (), False),
+    ],
+    ids="unit spelling gaps start seconds day missing rank index".split(),
+)
+def test_only_columns_that_can_be_exchanged_hold_the_same_information(
+    one: np.ndarray, other: np.ndarray, texts: tuple[int, ...], both: bool
+) -> None:
+    """Of columns in the same order, the difference may be the signal."""
+    matrix = np.column_stack([one, other, NOISE]).astype(np.float32)
+    found = find_relations(["one", "other", "target"], matrix, texts, [2])
+    assert (Relation("one", "other", True) in found) is both
+    assert {relation.both for relation in found} <= {both}
+
+
+def test_a_part_of_a_date_is_not_the_date() -> None:
+    matrix = np.column_stack([YEARS * 365, YEARS % 12, YEARS, NOISE])
+    found = find_relations(["date", "date", "year", "target"], matrix, (), [3])
+    assert Relation("date", "year", False) in found
+    assert not any(one.both for one in found)
 
 
 def test_the_order_of_the_file_gives_nothing_away() -> None:
