@@ -1,4 +1,4 @@
-"""Find columns that give others away, by the order in which they put the rows.
+"""Find columns that give others away: by the order in which they put the rows, or as a weighted sum.
 
 A column that predicts another one puts rows with like values of it next to each other. For numbers, the error
 is the mean squared difference of the ranks of neighbours, relative to rows in random order. For classes, it
@@ -26,6 +26,12 @@ LEAST_ROWS = 500
 
 MIN_ROWS = 20
 
+CLASS_ROWS = 30
+"""Rows of each class of a target to compare, if it has so many: a random draw has few of a rare one."""
+
+DRAWN = 1_000_000
+"""Largest number of rows among which those of rare classes are looked for."""
+
 PAIRS = 100
 """Largest number of columns of which all pairs are compared; of more, only those with the target."""
 
@@ -52,6 +58,26 @@ AGREEING_ROWS = 10
 
 EXACT = 1 << 24
 """Size of numbers from which float32 has not every integer, so that different columns look alike."""
+
+MISSING_SHARE = 0.1
+"""Largest share of missing values in a column of a weighted sum."""
+
+SUM_ROWS = 10
+"""Smallest number of rows for each column of a weighted sum: a few rows are a sum of anything."""
+
+SUM_SHARE = 0.5
+"""Smallest share of rows in which the target is a weighted sum."""
+
+SUM_UNEXPLAINED = 0.5
+"""Share of the target's variance from which no weighted sum is looked for."""
+
+SUM_EFFECT = 0.05
+"""Smallest change of the target by a column of the sum, relative to the target's median deviation."""
+
+SUM_ITERATIONS = 15
+
+SUM_DIGITS = 1e-3
+"""Largest error of a weighted sum, relative to the target's median deviation."""
 
 _BLOCK = 1_000
 
@@ -98,8 +124,10 @@ def find_relations(
     narrow = len(names) <= PAIRS
     others = list(range(len(names))) if narrow else list(targets)
     rows = min(ROWS, max(LEAST_ROWS, CELLS // (len(names) * len(others))))
-    # In random order: within ties, the order of the file is no hint.
-    picked = np.random.default_rng(0).permutation(len(matrix))[:rows]
+    classes = [
+        matrix[:, at] for at in targets if at in texts or _are_classes(matrix[~np.isnan(matrix[:, at]), at])
+    ]
+    picked = draw_rows(classes, len(matrix), rows)
     table = _SortedColumns(np.ascontiguousarray(matrix[picked].T, dtype=np.float64), frozenset(texts))
     positions = np.arange(len(names))
     determined = {
@@ -123,6 +151,25 @@ def find_relations(
         if (other, one) not in equivalent
     )
     return tuple(dict.fromkeys(one for one in relations if one.column != one.other))
+
+
+def draw_rows(classes: Sequence[NDArray[Any]], n_rows: int, most: int) -> NDArray[np.int64]:
+    """Draw at most ``most`` of the rows, among them ``CLASS_ROWS`` of each class if possible.
+
+    They are in random order: within ties, the order of the file is no hint.
+    """
+    draw = np.random.default_rng(0)
+    drawn = draw.choice(n_rows, min(n_rows, DRAWN), replace=False)
+    is_first = np.zeros(len(drawn), dtype=bool)
+    for target in classes:
+        values = target[drawn]
+        order = np.argsort(values, kind="stable")  # missing values last
+        new = np.append(True, values[order][1:] != values[order][:-1])
+        begins = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order)) - begins
+        is_first |= (rank < CLASS_ROWS) & ~np.isnan(values)
+    return draw.permutation(drawn[np.argsort(~is_first, kind="stable")[:most]])
 
 
 class _SortedColumns:
@@ -201,6 +248,55 @@ class _SortedColumns:
             if len(np.unique(block[text, : present[text]])) > block.shape[1] / GROUP:
                 errors[text] = 1.0
         return errors
+
+
+def find_sum(names: Sequence[str], matrix: NDArray[np.floating], columns: Sequence[int], target: int) -> str:
+    """Return a sentence on ``columns`` whose weighted sum is the target in most rows; empty if none is.
+
+    Rows with the target's most frequent value, such as 0, do not count. Rows with large errors count less and
+    less in the fit, so that it is exact if most rows follow a sum, whatever the others contain.
+    """
+    columns = [at for at in columns if np.isnan(matrix[:, at]).mean() <= MISSING_SHARE]
+    if not 2 <= len(columns) <= PAIRS:
+        return ""
+    rows = matrix[~np.isnan(matrix[:, [*columns, target]]).any(axis=1)]
+    distinct, counts = np.unique(rows[:, target], return_counts=True)
+    if len(distinct) <= FEW:
+        return ""
+    rows = rows[rows[:, target] != distinct[counts.argmax()]]
+    columns = [at for at in columns if np.ptp(rows[:, at]) > 0]
+    for _ in range(2):  # again with the columns that matter, as the others were fitted to the remaining rows
+        if len(columns) < 2 or len(rows) < SUM_ROWS * (len(columns) + 1):
+            return ""
+        effects = _fit_sum(rows[:, columns], rows[:, target])
+        columns = [at for at, effect in zip(columns, effects, strict=True) if effect > SUM_EFFECT]
+    if len(columns) < 2:
+        return ""
+    summands = list(dict.fromkeys(names[at] for at in columns))
+    listed = f"{', '.join(summands[:-1])} and {summands[-1]}" if len(summands) > 1 else summands[0]
+    return (
+        f"{listed} together give {names[target]} away, which is a weighted sum of them in most rows: exclude "
+        f"with [columns] drop what is not known before {names[target]} is."
+    )
+
+
+def _fit_sum(features: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much each column changes the sum, relative to the target's deviation; 0 if none fits."""
+    none = np.zeros(features.shape[1])
+    deviation = float(np.median(np.abs(target - np.median(target))))
+    spread = features.std(axis=0)
+    scaled = np.column_stack([np.ones(len(target)), (features - features.mean(axis=0)) / spread])
+    weights = np.ones(len(target))
+    for step in range(SUM_ITERATIONS):
+        factors = np.linalg.lstsq(scaled * weights[:, None], target * weights, rcond=None)[0]
+        errors = np.abs(target - scaled @ factors)
+        if step == 0 and float((errors**2).mean()) > SUM_UNEXPLAINED * float(target.var()):
+            return none
+        weights = np.maximum(errors, (deviation + 1e-30) * 0.5**step) ** -0.75
+    rounding = np.finfo(np.float32).eps * (np.abs(features) @ np.abs(factors[1:] / spread) + np.abs(target))
+    if float((errors <= SUM_DIGITS * deviation + rounding).mean()) < SUM_SHARE:
+        return none
+    return np.asarray(np.abs(factors[1:]) / max(deviation, 1e-30))
 
 
 def _unexplained(
