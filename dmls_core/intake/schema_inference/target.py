@@ -14,7 +14,6 @@ from dmls_core.data.leaks import Relation, find_relations
 from dmls_core.data.table.reader import missing_column
 from dmls_core.errors import DataError
 from dmls_core.intake.schema_inference.draft import FEW, InferredColumn
-from dmls_core.spec.definitions import Task
 
 _TARGETS = {
     *("target", "label", "labels", "outcome", "response", "ground_truth", "truth"),
@@ -104,15 +103,6 @@ def choose_target(
         raise DataError(missing_column(name, names, file, "target", None))
     at = names.index(name)
     return TargetGuess(columns[at], True, (name,), _relations(columns, values, [at]))
-
-
-def guess_task(column: InferredColumn) -> Task:
-    """Return the task of a target.
-
-    Text is classification. Integers are classes if there are two, or few that recur often.
-    """
-    few = column.whole and column.distinct == 2 and column.high is not None
-    return "classification" if few or column.kind in ("category", "code") else "regression"
 
 
 def _score(position: int, column: InferredColumn, names: set[str], *, last: int) -> float:
