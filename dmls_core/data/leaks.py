@@ -76,6 +76,9 @@ SUM_EFFECT = 0.05
 
 SUM_ITERATIONS = 15
 
+RIDGE = 1e-12
+"""Part of the trace that makes the normal equations of a weighted sum solvable."""
+
 SUM_DIGITS = 1e-3
 """Largest error of a weighted sum, relative to the target's median deviation."""
 
@@ -288,11 +291,13 @@ def _fit_sum(features: NDArray[np.float64], target: NDArray[np.float64]) -> NDAr
     scaled = np.column_stack([np.ones(len(target)), (features - features.mean(axis=0)) / spread])
     weights = np.ones(len(target))
     for step in range(SUM_ITERATIONS):
-        factors = np.linalg.lstsq(scaled * weights[:, None], target * weights, rcond=None)[0]
+        products = scaled.T @ (scaled * weights[:, None])
+        products += RIDGE * np.trace(products) * np.eye(len(products))  # copies of a column share its factor
+        factors = np.linalg.solve(products, scaled.T @ (target * weights))
         errors = np.abs(target - scaled @ factors)
         if step == 0 and float((errors**2).mean()) > SUM_UNEXPLAINED * float(target.var()):
             return none
-        weights = np.maximum(errors, (deviation + 1e-30) * 0.5**step) ** -0.75
+        weights = np.maximum(errors, (deviation + 1e-30) * 0.5**step) ** -1.5
     rounding = np.finfo(np.float32).eps * (np.abs(features) @ np.abs(factors[1:] / spread) + np.abs(target))
     if float((errors <= SUM_DIGITS * deviation + rounding).mean()) < SUM_SHARE:
         return none

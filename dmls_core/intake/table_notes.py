@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dmls_core.data.formats.data_files import open_source
-from dmls_core.data.leaks import ROWS, draw_rows, find_relations, find_sum
+from dmls_core.data.leaks import CELLS, LEAST_ROWS, ROWS, draw_rows, find_relations, find_sum
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
 from dmls_core.intake.data_notes import MOST, left_out_note, relation_notes, repeated_note
@@ -31,7 +31,8 @@ def leak_notes(table: Table) -> list[str]:
     """Return the notes on columns that give the target away, or hold the same information."""
     if not table.columns:
         return []
-    picked = draw_rows([table.target] if table.labels else [], table.n_rows, ROWS)
+    rows = max(LEAST_ROWS, min(ROWS, CELLS // len(table.columns)))
+    picked = draw_rows([table.target] if table.labels else [], table.n_rows, rows)
     matrix = np.column_stack([table.matrix[picked], table.target[picked].astype(np.float64)])
     names = [*(column.name for column in table.columns), table.target_name]
     at = len(names) - 1
