@@ -270,6 +270,9 @@ DASK_SCHEDULER = ProcessSettings.variable("dask_scheduler")
 NODE_TRAINERS = ProcessSettings.variable("node_trainers")
 NODE_HOST = ProcessSettings.variable("node_host")
 
+DEFAULT_TEAM = "default"
+"""Team of a job if its user names none, in the form and on the command line."""
+
 TRITON_KEY_HEADER = "dmls-key"
 """HTTP header with ``triton_key``; over gRPC, Triton prefixes the name with ``triton-grpc-protocol-``."""
 

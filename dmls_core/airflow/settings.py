@@ -121,7 +121,8 @@ class AirflowSettings(BaseModel):
     gpus: int = Field(
         0,
         ge=0,
-        description="GPUs that the runner offers, per Docker engine or cluster; with 0, `auto` means `cpu`.",
+        description="GPUs that the runner offers, per Docker engine or cluster; with 0, `auto` means `cpu`, "
+        "and admission rejects `gpu`.",
     )
     trainers_per_gpu: int = Field(
         1,

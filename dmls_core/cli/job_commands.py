@@ -26,7 +26,7 @@ from dmls_core.cli.console import (
 )
 from dmls_core.errors import NotFoundError, PlatformError, UserError, ValidationIssue
 from dmls_core.html.formats import ago
-from dmls_core.settings import Settings, load_settings
+from dmls_core.settings import DEFAULT_TEAM, Settings, load_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dmls_core.intake import Status
     from dmls_core.store import Store
 
-_DEFAULT_TEAM = "default"
 WAIT_SECONDS = 24 * 3600.0
 
 _MESSAGE_WIDTH = 30
@@ -56,9 +55,7 @@ COLORS = {
 def submit(
     spec: SpecArgument,
     data: Annotated[list[Path] | None, FilesArguments] = None,
-    team: Annotated[
-        str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")
-    ] = _DEFAULT_TEAM,
+    team: Annotated[str, typer.Option(envvar="DMLS_TEAM", help="The team that owns the job.")] = DEFAULT_TEAM,
     name: Annotated[
         str | None,
         typer.Option(

@@ -253,6 +253,7 @@ def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
         *([("ensemble", describe_ensemble(result["ensemble"]))] if result.get("ensemble") else []),
         (f"holdout {result['metric']}", f"{result['score']:.4f}"),
         ("cross-validated", "" if result["cv_score"] is None else f"{result['cv_score']:.4f}"),
+        *(("warning", warning) for warning in result.get("warnings", [])),
         ("tuned parameters", parameters),
         ("seconds", seconds),
     ]

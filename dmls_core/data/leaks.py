@@ -1,4 +1,4 @@
-"""Find columns that give others away, by the order in which they put the rows.
+"""Find columns that give others away: by the order in which they put the rows, or as a weighted sum.
 
 A column that predicts another one puts rows with like values of it next to each other. For numbers, the error
 is the mean squared difference of the ranks of neighbours, relative to rows in random order. For classes, it
@@ -8,6 +8,7 @@ is a perfect prediction by this column alone, and 1 none. No model is fitted: 10
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,12 @@ CELLS = 10_000_000
 LEAST_ROWS = 500
 
 MIN_ROWS = 20
+
+CLASS_ROWS = 30
+"""Rows of each class of a target to compare, if it has so many: a random draw has few of a rare one."""
+
+DRAWN = 1_000_000
+"""Largest number of rows among which those of rare classes are looked for."""
 
 PAIRS = 100
 """Largest number of columns of which all pairs are compared; of more, only those with the target."""
@@ -49,12 +56,41 @@ FEW_ROWS = 5
 AGREEING_ROWS = 10
 """Smallest number of rows outside of the most frequent class: fewer agree by chance."""
 
+EXACT = 1 << 24
+"""Size of numbers from which float32 has not every integer, so that different columns look alike."""
+
+MISSING_SHARE = 0.1
+"""Largest share of missing values in a column of a weighted sum."""
+
+SUM_ROWS = 10
+"""Smallest number of rows for each column of a weighted sum: a few rows are a sum of anything."""
+
+SUM_SHARE = 0.5
+"""Smallest share of rows in which the target is a weighted sum."""
+
+SUM_UNEXPLAINED = 0.5
+"""Share of the target's variance from which no weighted sum is looked for."""
+
+SUM_EFFECT = 0.05
+"""Smallest change of the target by a column of the sum, relative to the target's median deviation."""
+
+SUM_ITERATIONS = 15
+
+RIDGE = 1e-12
+"""Part of the trace that makes the normal equations of a weighted sum solvable."""
+
+SUM_DIGITS = 1e-3
+"""Largest error of a weighted sum, relative to the target's median deviation."""
+
 _BLOCK = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``column`` determines ``other`` in nearly every row of the sample; ``both`` if also vice versa."""
+    """``column`` determines ``other`` in nearly every row of the sample.
+
+    With ``both``, they only differ in their unit, sign or spelling, so that one of them is enough.
+    """
 
     column: str
     other: str
@@ -91,8 +127,10 @@ def find_relations(
     narrow = len(names) <= PAIRS
     others = list(range(len(names))) if narrow else list(targets)
     rows = min(ROWS, max(LEAST_ROWS, CELLS // (len(names) * len(others))))
-    # In random order: within ties, the order of the file is no hint.
-    picked = np.random.default_rng(0).permutation(len(matrix))[:rows]
+    classes = [
+        matrix[:, at] for at in targets if at in texts or _are_classes(matrix[~np.isnan(matrix[:, at]), at])
+    ]
+    picked = draw_rows(classes, len(matrix), rows)
     table = _SortedColumns(np.ascontiguousarray(matrix[picked].T, dtype=np.float64), frozenset(texts))
     positions = np.arange(len(names))
     determined = {
@@ -100,20 +138,41 @@ def find_relations(
         for other in others
         for column in table.determining(other, positions, strict=other not in targets)
     }
-    if not narrow:  # see which of the columns that were found are copies
-        pairs = sorted(determined)[:PAIRS]
-        determined |= {
-            (other, column)
-            for column, other in pairs
-            if table.determining(column, np.array([other]), strict=True)
-        }
+    counts = Counter(names)
+    # Parts of a date have its name, and one of them is less than the date.
+    parts = {at for at, name in enumerate(names) if counts[name] > 1}
+    equivalent = {
+        (one, other)
+        for one, other in determined
+        if (one < other or (other, one) not in determined)
+        and parts.isdisjoint((one, other))
+        and table.are_equivalent(one, other)
+    }
     relations = (
-        Relation(names[one], names[other], (other, one) in determined)
+        Relation(names[one], names[other], (one, other) in equivalent)
         for one, other in sorted(determined)
-        if (other, one) not in determined or one < other
+        if (other, one) not in equivalent
     )
-    # The parts of a date have one name.
     return tuple(dict.fromkeys(one for one in relations if one.column != one.other))
+
+
+def draw_rows(classes: Sequence[NDArray[Any]], n_rows: int, most: int) -> NDArray[np.int64]:
+    """Draw at most ``most`` of the rows, among them ``CLASS_ROWS`` of each class if possible.
+
+    They are in random order: within ties, the order of the file is no hint.
+    """
+    draw = np.random.default_rng(0)
+    drawn = draw.choice(n_rows, min(n_rows, DRAWN), replace=False)
+    is_first = np.zeros(len(drawn), dtype=bool)
+    for target in classes:
+        values = target[drawn]
+        order = np.argsort(values, kind="stable")  # missing values last
+        new = np.append(True, values[order][1:] != values[order][:-1])
+        begins = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order)) - begins
+        is_first |= (rank < CLASS_ROWS) & ~np.isnan(values)
+    return draw.permutation(drawn[np.argsort(~is_first, kind="stable")[:most]])
 
 
 class _SortedColumns:
@@ -145,6 +204,25 @@ class _SortedColumns:
             is_determining |= (errors == least) & (least <= SMALL[classes]) & (RATIO * least <= second)
         return [int(column) for column in columns[is_determining]]
 
+    def are_equivalent(self, one: int, other: int) -> bool:
+        """Return whether each value of a column, or a missing one, stands for one of the other.
+
+        Columns that put the rows in the same order are not: of a start and an end, the difference may be what
+        determines the target.
+        """
+        first, second = self._values[[one, other]]
+        has_value = ~np.isnan(first)
+        if not np.array_equal(has_value, ~np.isnan(second)):
+            return False
+        first, second = first[has_value], second[has_value]
+        if max(np.abs(first).max(), np.abs(second).max()) >= EXACT:
+            return False
+        if self._nominal.isdisjoint((one, other)) and _are_affine(first, second):
+            return True
+        pairs = len(set(zip(first.tolist(), second.tolist(), strict=True)))
+        recur = GROUP * pairs <= len(first)
+        return recur and pairs == len(np.unique(first)) == len(np.unique(second))
+
     def _errors(
         self,
         columns: NDArray[np.intp],
@@ -175,6 +253,57 @@ class _SortedColumns:
         return errors
 
 
+def find_sum(names: Sequence[str], matrix: NDArray[np.floating], columns: Sequence[int], target: int) -> str:
+    """Return a sentence on ``columns`` whose weighted sum is the target in most rows; empty if none is.
+
+    Rows with the target's most frequent value, such as 0, do not count. Rows with large errors count less and
+    less in the fit, so that it is exact if most rows follow a sum, whatever the others contain.
+    """
+    columns = [at for at in columns if np.isnan(matrix[:, at]).mean() <= MISSING_SHARE]
+    if not 2 <= len(columns) <= PAIRS:
+        return ""
+    rows = matrix[~np.isnan(matrix[:, [*columns, target]]).any(axis=1)]
+    distinct, counts = np.unique(rows[:, target], return_counts=True)
+    if len(distinct) <= FEW:
+        return ""
+    rows = rows[rows[:, target] != distinct[counts.argmax()]]
+    columns = [at for at in columns if np.ptp(rows[:, at]) > 0]
+    for _ in range(2):  # again with the columns that matter, as the others were fitted to the remaining rows
+        if len(columns) < 2 or len(rows) < SUM_ROWS * (len(columns) + 1):
+            return ""
+        effects = _fit_sum(rows[:, columns], rows[:, target])
+        columns = [at for at, effect in zip(columns, effects, strict=True) if effect > SUM_EFFECT]
+    if len(columns) < 2:
+        return ""
+    summands = list(dict.fromkeys(names[at] for at in columns))
+    listed = f"{', '.join(summands[:-1])} and {summands[-1]}" if len(summands) > 1 else summands[0]
+    return (
+        f"{listed} together give {names[target]} away, which is a weighted sum of them in most rows: exclude "
+        f"with [columns] drop what is not known before {names[target]} is."
+    )
+
+
+def _fit_sum(features: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much each column changes the sum, relative to the target's deviation; 0 if none fits."""
+    none = np.zeros(features.shape[1])
+    deviation = float(np.median(np.abs(target - np.median(target))))
+    spread = features.std(axis=0)
+    scaled = np.column_stack([np.ones(len(target)), (features - features.mean(axis=0)) / spread])
+    weights = np.ones(len(target))
+    for step in range(SUM_ITERATIONS):
+        products = scaled.T @ (scaled * weights[:, None])
+        products += RIDGE * np.trace(products) * np.eye(len(products))  # copies of a column share its factor
+        factors = np.linalg.solve(products, scaled.T @ (target * weights))
+        errors = np.abs(target - scaled @ factors)
+        if step == 0 and float((errors**2).mean()) > SUM_UNEXPLAINED * float(target.var()):
+            return none
+        weights = np.maximum(errors, (deviation + 1e-30) * 0.5**step) ** -1.5
+    rounding = np.finfo(np.float32).eps * (np.abs(features) @ np.abs(factors[1:] / spread) + np.abs(target))
+    if float((errors <= SUM_DIGITS * deviation + rounding).mean()) < SUM_SHARE:
+        return none
+    return np.asarray(np.abs(factors[1:]) / max(deviation, 1e-30))
+
+
 def _unexplained(
     codes: NDArray[np.int32], comparable: NDArray[np.bool_], *, classes: bool
 ) -> NDArray[np.float64]:
@@ -197,6 +326,16 @@ def _unexplained(
     alone[:, 1:] &= ~same
     alone[:, :-1] &= ~same
     return np.asarray((weights[codes] * alone).sum(axis=1) / chance)
+
+
+def _are_affine(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+    """Return whether numbers are others in another unit or with another sign, except for their rounding."""
+    low, high = first.argmin(), first.argmax()
+    slope = (second[high] - second[low]) / (first[high] - first[low])
+    share = (first - first[low]) / (first[high] - first[low])
+    errors = np.abs(second - second[low] - slope * (first - first[low]))
+    rounding = np.finfo(np.float32).eps / 2 * (np.abs(second) + np.abs(slope * first))
+    return bool(np.all(errors <= rounding + (1 - share) * rounding[low] + share * rounding[high]))
 
 
 def _are_classes(values: NDArray[np.float64]) -> bool:

@@ -1,4 +1,4 @@
-"""Warnings about a model's evaluation: leakage, duplicate rows, imbalance, small holdouts and the like."""
+"""Warnings about a model's evaluation: suspicious scores, duplicate rows, imbalance, few rows and more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_core.data.split.grouping import hash_rows
-from dmls_core.evaluate.leakage import leaking_features
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task
 from dmls_core.stored_matrix import Matrix
@@ -27,6 +26,10 @@ MIN_HOLDOUT_ROWS = 30
 MIN_HOLDOUT_GROUPS = 10
 MIN_CLASS_ROWS = 5
 MAX_DUPLICATES = 0.05
+
+PERFECT = 0.005
+"""Share of the error without any feature up to which a model is too good not to be checked."""
+
 MAX_NAMES = 5
 
 
@@ -85,7 +88,7 @@ class Evidence:
 
 def find_warnings(evidence: Evidence) -> list[str]:
     """Return the warnings about an evaluation, most serious first."""
-    messages = [_leakage(evidence), _duplicates(evidence), _no_better(evidence), _optimistic(evidence)]
+    messages = [_perfect(evidence), _duplicates(evidence), _no_better(evidence), _optimistic(evidence)]
     messages += [_imbalance(evidence), _few_rows(evidence), _many_features(evidence), _constants(evidence)]
     return [message for message in messages if message]
 
@@ -101,18 +104,26 @@ def baseline_score(evidence: Evidence) -> float:
     return compute(evidence.metric, evidence.test_target, shares, weights)
 
 
-def _leakage(evidence: Evidence) -> str:
-    columns = leaking_features(
-        evidence.task, evidence.train, evidence.train_target, evidence.ranked, seed=evidence.seed
-    )
-    if not columns:
+def _perfect(evidence: Evidence) -> str:
+    truth, prediction, weights = evidence.test_target, evidence.prediction, evidence.test_weights
+    distinct = len(np.unique(truth))
+    if distinct < 2:
         return ""
-    named = list(dict.fromkeys(evidence.sources[column] for column in columns))
-    names = _names(named)
-    subject = names if len(named) == 1 else f"Each of {names}"
+    if evidence.labels is None:
+        error = 1 - compute("r2", truth, prediction, weights)
+    else:
+        missed = 1 - compute("balanced_accuracy", truth, prediction, weights)
+        error = missed / (1 - 1 / distinct)
+    score = compute(evidence.metric, truth, prediction, weights)
+    best = score >= 1 if evidence.direction == "maximize" else score <= 0
+    if not (best or error <= PERFECT):
+        return ""
+    names = _names(list(dict.fromkeys(evidence.sources[column] for column in evidence.ranked[:3])))
+    first = f", first of all {names}" if names else ""
     return (
-        f"{subject} alone nearly determines the target. If it is known only after the event, or derived from "
-        "the target, exclude it with [columns] drop: the score would not hold in production."
+        f"The model predicts the held-out rows almost without error ({evidence.metric} {score:.4g}), which "
+        "is rare in practice. Check that the features are known before the target is, and not derived from "
+        f"it{first}."
     )
 
 

@@ -32,6 +32,14 @@ _SOURCELESS = ValidationIssue(
     "a source can be checked by Airflow only", hint="start a run of the DAG dmls.intake", key="data.source"
 )
 
+_NO_GPU = ValidationIssue(
+    "the platform offers no GPU",
+    hint='write "auto" or "cpu"; as soon as the platform offers a GPU, the spec is checked again by itself',
+    file=layout.SPEC_FILE,
+    key="resources.engine",
+    found='"gpu"',
+)
+
 ATTEMPTS = 3
 """Number of checks of a submission that changes meanwhile."""
 
@@ -65,18 +73,20 @@ def admit(
     links: Mapping[str, str] | None = None,
     limits: IntakeLimits | None = None,
     memory: str | None = None,
+    gpus: int | None = None,
     check_source: CheckSource | None = None,
 ) -> Outcome:
     """Admit or reject the submission in ``incoming/<team>/<job>/``, and write its status.
 
     A submission that was checked and has not changed since is left alone, unless it was rejected and was
-    uploaded again, or the cause may have gone: other packages are installed, limits were changed, or it has a
-    source. After ``_status.json`` is deleted, a submission is checked again. A job whose spec was deleted is
-    retired.
+    uploaded again, or the cause may have gone: other packages are installed, limits or the number of GPUs
+    were changed, or it has a source. After ``_status.json`` is deleted, a submission is checked again. A job
+    whose spec was deleted is retired.
 
     ``team`` and ``job`` may be invalid names. ``links`` (name -> URL) go into the status of an accepted
     submission. ``memory`` is the memory limit of a trainer, such as ``4g``, for a spec without
-    ``[resources] memory``. ``check_source`` checks ``[data.source]``, which needs Airflow's connections.
+    ``[resources] memory``; ``gpus`` is the number that the runner offers, ``None`` if unknown.
+    ``check_source`` checks ``[data.source]``, which needs Airflow's connections.
 
     Raises:
         StoreError: the store failed, or the status could not be written.
@@ -90,7 +100,7 @@ def admit(
     for _ in range(ATTEMPTS):
         submission = _find(store, team, job)
         outcome = (
-            _answer(store, submission, links or {}, limits, memory, check_source)
+            _answer(store, submission, links or {}, limits, memory, gpus, check_source)
             if submission
             else _gone(store, team, job)
         )
@@ -146,17 +156,18 @@ def _answer(
     links: Mapping[str, str],
     limits: IntakeLimits,
     memory: str | None,
+    gpus: int | None,
     check_source: CheckSource | None,
 ) -> Outcome:
     team, job = submission.team, submission.job
     before = read_status(store, team, job)
     if before and not submission.same_content(before.fingerprint):
         before = None
-    environment = hash_environment(limits, memory)
+    environment = hash_environment(limits, memory, gpus)
     if before and (answer := _standing_answer(store, submission, before, environment)):
         return answer
     try:
-        outcome = _decide(store, submission, limits, memory, check_source)
+        outcome = _decide(store, submission, limits, memory, gpus, check_source)
     except UserError as error:
         outcome = _rejected(error.issues)
     record, run = outcome.record, ""
@@ -215,6 +226,7 @@ def _decide(
     submission: Submission,
     limits: IntakeLimits,
     memory: str | None,
+    gpus: int | None,
     check_source: CheckSource | None,
 ) -> Outcome:
     """Return the outcome of a submission; raise ``UserError`` to reject it."""
@@ -224,6 +236,8 @@ def _decide(
         return _without_spec(store, submission)
     try:
         spec = _load(store, submission.spec)
+        if gpus == 0 and spec.resources.engine == "gpu":
+            return _rejected([_NO_GPU])
         resources = spec.resources.model_copy(update={"memory": spec.resources.memory or memory})
         limited = spec.model_copy(update={"resources": resources})
         data: list[ObjectInfo] = []

@@ -10,7 +10,7 @@ import numpy as np
 from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.data_files import open_source
 from dmls_core.data.formats.detection import describe_numbers
-from dmls_core.data.leaks import ROWS, Relation, find_relations
+from dmls_core.data.leaks import CELLS, LEAST_ROWS, ROWS, draw_rows, find_relations, find_sum
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
 from dmls_core.intake.data_notes import (
@@ -38,9 +38,29 @@ BY_SPEC = "the spec excludes it"
 """Why a column that could be a feature is left out."""
 
 
+def leak_notes(table: Table) -> list[str]:
+    """Return the notes on columns that give the target away, or hold the same information."""
+    if not table.columns:
+        return []
+    rows = max(LEAST_ROWS, min(ROWS, CELLS // len(table.columns)))
+    picked = draw_rows([table.target] if table.labels else [], table.n_rows, rows)
+    matrix = np.column_stack([table.matrix[picked], table.target[picked].astype(np.float64)])
+    names = [*(column.name for column in table.columns), table.target_name]
+    at = len(names) - 1
+    texts = [position for position, column in enumerate(table.columns) if column.categories is not None]
+    relations = find_relations(names, matrix, [*texts, at] if table.labels else texts, [at])
+    notes = relation_notes(relations, table.target_name)
+    if not table.labels:
+        alone = [one for one in relations if one.concerns(table.target_name)]
+        others = {*texts, *(names.index(name) for one in alone for name in (one.column, one.other))}
+        numbers = [position for position in range(at) if position not in others]
+        notes += filter(None, [find_sum(names, matrix, numbers, at)])
+    return notes
+
+
 def describe_table(table: Table, paths: Sequence[Path], spec: Spec, *, sample: bool) -> list[str]:
     """Return the notes on a table that was read from the files, or from a ``sample`` of their rows."""
-    notes = relation_notes(_relations(table), table.target_name)
+    notes = leak_notes(table)
     notes += [f"{'In a sample, ' if sample else ''}{warning}." for warning in table.warnings]
     if table.columns and not (sample or spec.evaluation.group_duplicates):
         targets = np.unique(table.target, return_inverse=True)[1].astype(np.uint64)
@@ -112,17 +132,3 @@ def _reasons(names: Sequence[str], rows: Sample | None, spec: Spec) -> list[tupl
             if name in named:
                 reasons[name] = describe(name, values, dtype, limits, spec.data.not_missing).reason
     return [(name, reasons.get(name) or BY_SPEC) for name in names]
-
-
-def _relations(table: Table) -> tuple[Relation, ...]:
-    if not table.columns:
-        return ()
-    picked = np.random.default_rng(0).permutation(len(table.target))[:ROWS]
-    matrix = np.column_stack([table.matrix[picked], table.target[picked].astype(np.float64)])
-    names = [*(column.name for column in table.columns), table.target_name]
-    at = len(names) - 1
-    texts = [
-        *(position for position, column in enumerate(table.columns) if column.categories is not None),
-        *([at] if table.labels else []),
-    ]
-    return find_relations(names, matrix, texts, [at])

@@ -111,7 +111,7 @@ def _trial_tags(trial: Mapping[str, Any]) -> dict[str, str]:
 
 
 COMPARED = ("champion_score", "challenger_score", "difference", "probability")
-"""Figures of the comparison with the champion that become metrics of the run."""
+"""Figures of a conclusive comparison with the champion, which become metrics of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,12 @@ def _log_content(
 
 
 def _metrics(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the run's metrics: those on the holdout by their names, ``score``, and times."""
+    """Return the run's metrics: those on the holdout by their names, ``score``, and times.
+
+    A metric has no caveat: of a comparison on rows that the champion may have been trained on, there is none.
+    """
+    comparison = result.get("comparison") or {}
+    conclusive = comparison.get("conclusive", comparison.get("comparable"))
     metrics = {
         result["metric"]: result["score"],
         "score": result["score"],
@@ -254,6 +259,6 @@ def _metrics(result: Mapping[str, Any]) -> dict[str, float]:
         "n_trials": result["n_trials"],
         **result["holdout"]["metrics"],
         **{f"seconds.{phase}": seconds for phase, seconds in result["seconds"].items()},
-        **{f"comparison.{name}": (result.get("comparison") or {}).get(name) for name in COMPARED},
+        **{f"comparison.{name}": comparison[name] for name in COMPARED if conclusive},
     }
     return {name: float(value) for name, value in metrics.items() if value is not None}

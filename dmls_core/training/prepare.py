@@ -20,6 +20,7 @@ from dmls_core.data.table.stored import store_table
 from dmls_core.data.table.table import encode_in_place, encode_matrix, fit_encoder
 from dmls_core.evaluate import scorer
 from dmls_core.hardware import available_cpus, memory_limit
+from dmls_core.intake.table_notes import leak_notes
 from dmls_core.models import CATALOGUE, METRICS, engine_class
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.cluster import Cluster, ShardedMatrix
@@ -93,7 +94,8 @@ def prepare(
     asked = test[: _block_rows(len(table.columns))] if folder else test
     answers = champion.ask(table, asked) if champion else None
     raw = HeldOut.of(table, test) if keep_raw else None
-    warnings = [*table.warnings, *filter(None, (unlucky, held.warning, order_warning(table, held.roles)))]
+    warnings = [*leak_notes(table), *table.warnings]
+    warnings += filter(None, (unlucky, held.warning, order_warning(table, held.roles)))
     fitted: Matrix
     held_out: Matrix
     left_out = 0

@@ -17,6 +17,7 @@ from dmls_core.airflow.task_id import TaskId
 from dmls_core.html.leaderboard import merge_repeats, rank_trials, score_history
 from dmls_core.models.metrics import METRICS
 from dmls_core.monitoring.capacity import describe_plan
+from dmls_core.settings import DEFAULT_TEAM
 from dmls_core.store import layout
 from dmls_core.web.dependencies import (
     Caller,
@@ -289,7 +290,7 @@ ICONS = ("icon.svg", "icon-dark.svg")
 @router.get("/submit")
 def submit_page(request: Request) -> HTMLResponse:
     """Show the form that submits a new job."""
-    return render(request, "submit.html", job=None)
+    return render(request, "submit.html", job=None, default_team=DEFAULT_TEAM)
 
 
 @router.get("/platform/capacity")

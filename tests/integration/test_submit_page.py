@@ -120,9 +120,9 @@ def test_a_large_file_that_is_not_text_is_uploaded_and_its_columns_are_inferred_
     page.set_input_files("#file", path)
     expect(page.locator("#data-note")).to_contain_text("is uploaded before its columns are inferred")
     upload = page.get_by_role("button", name=f"Upload {name}")
-    expect(upload).to_be_disabled()
-    page.get_by_label("Team").last.fill("lab")
     expect(upload).to_be_enabled()
+    expect(page.get_by_label("Team").last).to_have_value("default")  # as of the command line
+    page.get_by_label("Team").last.fill("lab")
     upload.click()
 
     expect(page.locator("#schema-summary")).to_contain_text("columns")
@@ -144,8 +144,22 @@ def test_a_large_file_that_is_not_text_is_uploaded_and_its_columns_are_inferred_
 def test_a_small_file_that_is_not_text_is_read_at_once(page: Page, tmp_path: Path):
     from playwright.sync_api import expect
 
-    frame().head(500).vstack(frame().tail(500)).write_parquet(tmp_path / "small.parquet")
+    rare = pl.Series("rare", ["often"] * 950 + ["rare"] * 50).shuffle(1)
+    small = frame().head(500).vstack(frame().tail(500)).with_columns(rare)
+    small.write_parquet(tmp_path / "small.parquet")
     page.set_input_files("#file", tmp_path / "small.parquet")
 
     expect(page.locator("#data-note")).to_contain_text("is ready to submit")
     expect(page.locator("#columns tr", has_text="half")).to_contain_text("first, second")
+
+    # Each target brings its metric and model, and the former one is a feature again.
+    chosen = [("half", ""), ("rare", "balanced_accuracy"), ("noise", ""), ("rare", "balanced_accuracy")]
+    for at, (target, metric) in enumerate(chosen):
+        page.get_by_label(f"Use {target} as").select_option("target")
+        expect(page.locator("#metric")).to_have_value(metric)
+        task = "regressor" if target == "noise" else "classifier"
+        expect(page.locator(f"#model-auto-{task}")).to_be_checked()
+        if at:
+            former = chosen[at - 1][0]
+            role = "feature" if former == "noise" else "category"
+            expect(page.get_by_label(f"Use {former} as")).to_have_value(role)

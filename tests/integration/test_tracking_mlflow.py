@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from dmls_core.errors import NotFoundError, PlatformError, TrackingError
+from dmls_core.evaluate.comparison import compare
 from dmls_core.tracking.registry import (
     RegisteredVersion,
     champion_of,
@@ -25,7 +26,7 @@ from dmls_core.tracking.registry import (
     promote,
     registered_as,
 )
-from dmls_core.tracking.runs import log_run
+from dmls_core.tracking.runs import COMPARED, log_run
 from tests.services.seaweed import free_ports
 from tests.support.trained_run import spec_json, trained_run, user_rows
 
@@ -218,20 +219,36 @@ def test_many_trials_cost_a_bounded_number_of_requests(
     assert len(client.get_metric_history(run.run_id, "trial_score")) == 1499
 
 
+def compared(fresh):
+    """Return the comparison of a worse challenger on rows of which the champion has seen none, or some."""
+    truth = np.tile([0, 1], 40)
+    answers = np.eye(2)[truth], np.eye(2)[np.where(np.arange(80) % 4, truth, 1 - truth)]
+    given = {"version": 1, "run_key": "c" * 16, "min_improvement": 0.0, "fresh": fresh, "seed": 0}
+    return compare("accuracy", "maximize", truth, *answers, **given).as_json()
+
+
 def test_challenger_and_champion(mlflow_uri, client, tmp_path, job):
     name = f"lab.{job}"
     assert champion_of(mlflow_uri, name) is None
     with pytest.raises(NotFoundError):
         promote(mlflow_uri, name, 1)
     first_result = trained_run(tmp_path / "a", job=job, run_key="a" * 16)
+    first_result["comparison"] = compared("none")
     first = log(mlflow_uri, first_result, tmp_path / "a")
+    assert not [name for name in client.get_run(first.run_id).data.metrics if "comparison" in name]
+    assert "does not say which one" in client.get_model_version(name, "1").tags["dmls.comparison"]
     assert champion_of(mlflow_uri, name) is None
     promote(mlflow_uri, name, first.model_version, triton_version=7)
     assert champion_of(mlflow_uri, name) == find_champion(mlflow_uri, name) == RegisteredVersion(1, "a" * 16)
     assert client.get_registered_model(name).aliases == {"champion": "1"}
     assert client.get_model_version(name, "1").tags["dmls.triton_version"] == "7"
     second_result = trained_run(tmp_path / "b", job=job, run_key="b" * 16, seed=3)
-    second = log(mlflow_uri, second_result, tmp_path / "b")
+    second = log(mlflow_uri, second_result | {"comparison": compared("all")}, tmp_path / "b")
+    metrics = client.get_run(second.run_id).data.metrics
+    assert {name for name in metrics if name.startswith("comparison.")} == {
+        f"comparison.{name}" for name in COMPARED
+    }
+    assert metrics["comparison.difference"] == -0.25
     assert (first.model_version, second.model_version) == (1, 2)
     assert client.get_registered_model(name).aliases == {"champion": "1", "challenger": "2"}
     assert log(mlflow_uri, first_result, tmp_path / "a") == first, "a champion is no challenger"

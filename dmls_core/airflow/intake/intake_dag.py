@@ -98,8 +98,16 @@ class AdmitOperator(BaseOperator):
             if layout.is_name(team) and layout.is_name(job)
             else {}
         )
-        memory = airflow_settings().memory
-        outcome = admit(store, team, job, links=links, memory=memory, check_source=_check_source)
+        settings = airflow_settings()
+        outcome = admit(
+            store,
+            team,
+            job,
+            links=links,
+            memory=settings.memory,
+            gpus=settings.gpus,
+            check_source=_check_source,
+        )
         self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
         if outcome.state == "rejected" and not outcome.unchanged:
             notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)

@@ -38,6 +38,7 @@ from dmls_core.intake.schema_inference.draft import (
     InferredColumn,
     describe,
     draft_spec,
+    propose,
 )
 from dmls_core.intake.schema_inference.parquet_sample import parquet_tail
 from dmls_core.intake.schema_inference.sample import (
@@ -52,7 +53,7 @@ from dmls_core.intake.schema_inference.sample import (
     thinned_sample,
 )
 from dmls_core.intake.schema_inference.sampled_rows import Sample
-from dmls_core.intake.schema_inference.target import TargetGuess, choose_target, guess_target, guess_task
+from dmls_core.intake.schema_inference.target import TargetGuess, choose_target, guess_target
 from dmls_core.settings import DataLimits
 from dmls_core.spec.definitions import Task
 
@@ -159,15 +160,14 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
                 found=", ".join(f"{column.name} ({column.kind})" for column in columns[:20]),
             )
         )
-    task = guess_task(guess.column)
     preview = zip(*(values[:PREVIEW] for values in sample.columns[:PREVIEW_COLUMNS]), strict=True)
     remarks = _remarks(columns, guess.column, sample)
     return FileSchema(
         file=file,
         columns=columns,
         guess=guess,
-        task=task,
-        document=draft_spec(columns, guess.column, task, file, sample.data),
+        task=propose(guess.column).task,
+        document=draft_spec(columns, guess.column, file, sample.data),
         seen=sample.seen,
         rows=sample.rows,
         preview=tuple(tuple(_shown(value, not_missing) for value in row) for row in preview),

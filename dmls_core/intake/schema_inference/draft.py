@@ -7,7 +7,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Any, Literal
@@ -113,7 +113,7 @@ class InferredColumn:
     def as_json(self) -> dict[str, Any]:
         """Return the column as JSON data."""
         fields = {field: getattr(self, field) for field in self.__slots__}  # asdict would copy every value
-        return fields | {"reason": self.reason}
+        return fields | {"reason": self.reason, "as_target": asdict(propose(self))}
 
 
 def describe(
@@ -288,8 +288,29 @@ _RARE = 0.4
 _USED = ("number", "code", "category")
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a spec says of a target; the metric is empty if the model's default is suitable."""
+
+    task: Task
+    model: str
+    metric: str
+
+
+def propose(target: InferredColumn) -> Proposal:
+    """Return task, model and metric for a target.
+
+    Text is classification. Integers are classes if there are two, or few that recur often.
+    """
+    two = target.whole and target.distinct == 2 and target.high is not None
+    one_text = target.kind == "constant" and target.low is None
+    is_text = one_text or target.kind in ("category", "code", "text")
+    task: Task = "classification" if two or is_text else "regression"
+    return Proposal(task, MODELS[task], _metric(target, task))
+
+
 def draft_spec(
-    columns: Sequence[InferredColumn], target: InferredColumn, task: Task, file: str, data: Mapping[str, Any]
+    columns: Sequence[InferredColumn], target: InferredColumn, file: str, data: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a spec as ``tomllib`` would read it, with ``data`` as ``[data]``.
 
@@ -310,11 +331,12 @@ def draft_spec(
     if sum(len(names) for role in roles.values() for names in role) > MOST_TEXT:
         message = "a spec cannot list this many columns"
         raise DataError(ValidationIssue(message, hint="remove some", file=file))
-    document: dict[str, Any] = {"model": MODELS[task], "n_trials": TRIALS, "columns": roles}
+    proposal = propose(target)
+    document: dict[str, Any] = {"model": proposal.model, "n_trials": TRIALS, "columns": roles}
     if data:
         document["data"] = dict(data)
-    if metric := _metric(target, task):
-        document["search"] = {"metric": metric}
+    if proposal.metric:
+        document["search"] = {"metric": proposal.metric}
     return document
 
 

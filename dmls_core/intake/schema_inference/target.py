@@ -14,7 +14,6 @@ from dmls_core.data.leaks import Relation, find_relations
 from dmls_core.data.table.reader import missing_column
 from dmls_core.errors import DataError
 from dmls_core.intake.schema_inference.draft import FEW, InferredColumn
-from dmls_core.spec.definitions import Task
 
 _TARGETS = {
     *("target", "label", "labels", "outcome", "response", "ground_truth", "truth"),
@@ -90,7 +89,11 @@ def guess_target(columns: Sequence[InferredColumn], values: Sequence[Sequence[An
     relations = _relations(columns, values, best)
     target = columns[best[0]]
     second = max((scores[position] for position in best[1:]), default=0)
-    twins = any(relation.both and target.name in (relation.column, relation.other) for relation in relations)
+    pairs = {(one.column, one.other) for one in relations}
+    twins = any(
+        target.name in (one.column, one.other) and (one.both or (one.other, one.column) in pairs)
+        for one in relations
+    )
     certain = scores[best[0]] >= _CLEAR and scores[best[0]] - second >= _MARGIN and not twins
     return TargetGuess(target, certain, tuple(columns[position].name for position in best), relations)
 
@@ -104,16 +107,6 @@ def choose_target(
         raise DataError(missing_column(name, names, file, "target", None))
     at = names.index(name)
     return TargetGuess(columns[at], True, (name,), _relations(columns, values, [at]))
-
-
-def guess_task(column: InferredColumn) -> Task:
-    """Return the task of a target.
-
-    Text is classification. Integers are classes if there are two, or few that recur often.
-    """
-    few = column.whole and column.distinct == 2 and column.high is not None
-    same = column.kind == "constant" and column.low is None
-    return "classification" if few or same or column.kind in ("category", "code", "text") else "regression"
 
 
 def _score(position: int, column: InferredColumn, names: set[str], *, last: int) -> float:

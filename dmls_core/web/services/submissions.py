@@ -49,7 +49,7 @@ class ColumnRelation(BaseModel):
 
     column: str
     other: str
-    both: bool = Field(description="Whether each determines the other.")
+    both: bool = Field(description="Whether they only differ in unit, sign or spelling.")
     message: str = Field(description="What to do about it.")
 
 

@@ -5,7 +5,6 @@ import { bar, bars, byId, h, put, shown } from "./dom.js";
 const MOST = 200;
 const RELATIONS = 8;
 const LEFT_OUT = 12;
-const IMBALANCED = 0.4; // rarest class relative to an even share, as in the inferred spec
 const ROLES = [
   ["target", "Target"],
   ["feature", "Feature"],
@@ -41,13 +40,20 @@ function roleOf(columns, name) {
   return columns.categorical?.includes(name) ? "category" : "feature";
 }
 
+/** Return the role of a column that has no other, as in the inferred spec. */
+function usualRole(column, { date_order: order = "year-first" }) {
+  if (column.orders.includes(order)) return "date";
+  if (column.reason || column.kind === "date") return "out";
+  return column.kind === "category" ? "category" : "feature";
+}
+
 /** Set the role of a column in the document, which lists the features or the ignored columns, as before. */
 export function setRole(state, name, role) {
   const before = state.document.columns ?? {};
   const names = state.schema.columns.map((column) => column.name);
   const roles = new Map(names.map((column) => [column, roleOf(before, column)]));
-  for (const [column, had] of roles) {
-    if (had === role && ["target", "id", "time"].includes(role)) roles.set(column, "out");
+  for (const column of state.schema.columns) {
+    if (roles.get(column.name) === role && ["target", "id", "time"].includes(role)) roles.set(column.name, usualRole(column, before));
   }
   roles.set(name, role);
   const having = (...wanted) => names.filter((column) => wanted.includes(roles.get(column)));
@@ -72,7 +78,8 @@ export function setRole(state, name, role) {
 /** Leave the choice of the target to the user: until then, the guess is a feature. */
 export function forgetTarget(state) {
   const guess = state.schema.columns.find((column) => column.name === state.schema.target);
-  setRole(state, guess.name, guess.kind === "category" ? "category" : "feature");
+  setRole(state, guess.name, usualRole(guess, state.document.columns));
+  setMetric(state, "");
 }
 
 /** Draw the table of columns, the class balance, and the first rows. */
@@ -82,7 +89,7 @@ export function showColumns(state, changed) {
   const target = schema.columns.find((column) => column.name === columns.target);
   const choose = (column) => {
     setRole(state, column.name, "target");
-    fitTask(state, column);
+    fitTask(state, column, target);
     changed(true);
     focusRole(schema, column.name);
   };
@@ -153,22 +160,26 @@ function dateOrder(state, changed) {
     h("span", { class: "hint", id: "order-hint", text: unsure.length ? `The dates of ${unsure.join(", ")} can be read in two orders: check it.` : "Found in the rows that were read." }));
 }
 
-/** If the target needs models of the other task, leave their choice to DMLS. */
-function fitTask(state, column) {
-  const few = column.kind === "category" || column.kind === "code" || (column.whole && column.distinct === 2);
-  const task = few ? "classification" : "regression";
+/** Take the metric of the new target, unless the user chose one; of another task, also its model. */
+function fitTask(state, column, former) {
+  const { task, model, metric } = column.as_target;
   const models = [state.document.model].flat();
   const { auto } = state.catalogue;
-  const known = new Map([...auto, ...state.catalogue.models].map((model) => [model.name, model]));
-  if (models.some((name) => known.get(name)?.task === task)) return;
-  const own = new Set(state.catalogue.models.flatMap((model) => [model.name, ...model.hyperparameters.map((one) => one.name)]));
-  const kept = Object.entries(state.document).filter(([name]) => !own.has(name) && name !== "model" && name !== "search");
-  const { metric: _, ...search } = state.document.search ?? {};
-  state.document = {
-    model: auto.find((one) => one.task === task).name,
-    ...Object.fromEntries(kept),
-    ...(Object.keys(search).length ? { search } : {}),
-  };
+  const known = new Map([...auto, ...state.catalogue.models].map((one) => [one.name, one]));
+  if (models.some((name) => known.get(name)?.task === task)) {
+    if ((state.document.search?.metric ?? "") === (former?.as_target.metric ?? "")) setMetric(state, metric);
+    return;
+  }
+  const own = new Set(state.catalogue.models.flatMap((one) => [one.name, ...one.hyperparameters.map((hyper) => hyper.name)]));
+  const kept = Object.entries(state.document).filter(([name]) => !own.has(name) && name !== "model");
+  state.document = { model, ...Object.fromEntries(kept) };
+  setMetric(state, metric);
+}
+
+function setMetric(state, metric) {
+  const { search: { metric: _, ...search } = {}, ...rest } = state.document;
+  const tuned = metric ? { ...search, metric } : search;
+  state.document = Object.keys(tuned).length ? { ...rest, search: tuned } : rest;
 }
 
 function summary(schema, target, choose) {
@@ -182,7 +193,7 @@ function summary(schema, target, choose) {
     `${rows}${seen}, ${count} columns. `,
     schema.seen ? null : h("span", { class: "hint", text: "The file is large: only its columns and types are known before the upload." }),
     target
-      ? h("span", {}, "Target: ", h("strong", { text: target.name }), ` (${target.kind === "number" && !(target.whole && target.distinct === 2) ? "number" : "class"})`)
+      ? h("span", {}, "Target: ", h("strong", { text: target.name }), ` (${target.as_target.task === "regression" ? "number" : "class"})`)
       : likely(schema, choose),
   );
 }
@@ -224,7 +235,7 @@ function leftOut(schema, columns, target) {
 function balance(schema, target, metric) {
   const box = byId("balance");
   if (!target || !schema.seen) return put(box);
-  if (target.kind === "number" && target.histogram.length && !(target.whole && target.distinct === 2)) {
+  if (target.as_target.task === "regression" && target.histogram.length) {
     return put(box,
       h("h3", { text: `Distribution of ${target.name}` }),
       h("div", { class: "spread" }, bars(target.histogram)),
@@ -233,8 +244,6 @@ function balance(schema, target, metric) {
   }
   const present = schema.seen - target.missing;
   const most = Math.max(...target.top.map(([, count]) => count));
-  const least = Math.min(...target.top.map(([, count]) => count));
-  const imbalanced = target.top.length === target.distinct && least < IMBALANCED * (present / target.distinct);
   return put(box,
     h("h3", { text: `Classes of ${target.name}` }),
     h("ul", { class: "classes" }, target.top.map(([label, count]) =>
@@ -244,7 +253,7 @@ function balance(schema, target, metric) {
         h("span", { class: "number", text: `${count.toLocaleString("en")} (${shown((100 * count) / present, 3)} %)` }),
       ))),
     target.distinct > target.top.length ? h("p", { class: "hint", text: `and ${target.distinct - target.top.length} more` }) : null,
-    imbalanced ? h("p", { class: "note warn", text: `The classes are imbalanced: accuracy hides errors on rare classes. ${metric === "balanced_accuracy" ? "The search uses balanced accuracy." : "Consider the metric balanced_accuracy."}` }) : null,
+    target.as_target.metric ? h("p", { class: "note warn", text: `The classes are imbalanced: accuracy hides errors on rare classes. ${metric === target.as_target.metric ? `The search uses ${metric}.` : `Consider the metric ${target.as_target.metric}.`}` }) : null,
   );
 }
 

@@ -16,7 +16,7 @@ export function watchNames(changed) {
   const name = byId("name");
   const note = byId("names-note");
   let latest = 0;
-  team.value ||= localStorage.getItem("dmls.team") ?? "";
+  team.value ||= localStorage.getItem("dmls.team") ?? team.dataset.default;
 
   const check = async () => {
     const current = ++latest;

@@ -44,6 +44,7 @@ RESULT = {
     "cv_score": 0.9,
     "best_params": {"n_estimators": 7},
     "seconds": {"search": 1.5, "total": 2.0},
+    "warnings": ["Only 10 rows were held out."],
 }
 
 
@@ -310,6 +311,7 @@ def test_show_tells_state_result_and_links(dmls, store, files):
         "random-forest-classifier on cpu",
         "0.9100",
         "n_estimators = 7",
+        "Only 10 rows were held out.",
         "http://m/1",
         "docker, exit code 0",
         "dmls.dag=dmls.sea.tides",

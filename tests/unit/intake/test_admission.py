@@ -271,6 +271,20 @@ class TestCheckedAgain:
         assert [(one.state, one.unchanged) for one in outcomes] == [("rejected", False), ("rejected", True)]
         assert admit(store, "growth", "iris").state == "accepted"
 
+    def test_a_gpu_that_was_not_offered(self, store: Store) -> None:
+        drop(store, {"spec.toml": SPEC + b'[resources]\nengine = "gpu"\n', "iris.csv": CSV})
+        outcomes = [admit(store, "growth", "iris", gpus=gpus) for gpus in (0, 0, 1)]
+        assert [(one.state, one.unchanged) for one in outcomes] == [
+            ("rejected", False),
+            ("rejected", True),
+            ("accepted", False),
+        ]
+        assert [(one.key, one.message) for one in outcomes[0].issues] == [
+            ("resources.engine", "the platform offers no GPU")
+        ]
+        drop(store, {"spec.toml": SPEC})
+        assert admit(store, "growth", "iris", gpus=0).state == "accepted"
+
     def test_a_source_whose_connection_was_not_there(self, store: Store) -> None:
         drop(store, {"spec.toml": SPEC + b'[data.source]\nconnection = "lake"\ntable = "iris"\n'})
         missing = Findings((ValidationIssue("the connection is missing"),))

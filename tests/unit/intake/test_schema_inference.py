@@ -301,9 +301,18 @@ def test_the_target_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_uneven_classes_ask_for_a_balanced_metric() -> None:
-    found = look({"a": NUMBERS, "class": ["rare"] * 3 + ["often"] * (ROWS - 3)})
+    """Also of a column that is not the guessed target: the form takes it from there."""
+    rare = ["rare"] * 3 + ["often"] * (ROWS - 3)
+    found = look({"a": NUMBERS, "other": rare, "class": rare})
 
     assert found.document["search"] == {"metric": "balanced_accuracy"}
+    number, other, _ = (column["as_target"] for column in found.as_json()["columns"])
+    assert number == {"task": "regression", "model": "auto-regressor", "metric": ""}
+    assert other == {
+        "task": "classification",
+        "model": "auto-classifier",
+        "metric": "balanced_accuracy",
+    }
 
 
 @pytest.mark.parametrize(

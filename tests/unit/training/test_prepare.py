@@ -1,12 +1,17 @@
-"""Targets that the libraries' arithmetic is too coarse for; rows with unknown and missing categories."""
+"""What a run warns of before it trains; rows with unknown and missing categories."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
-from dmls_core.training.prepare import scale_warning
+from dmls_core.intake.column_check import Findings, examine
+from dmls_core.models import CATALOGUE, load_spec
+from dmls_core.training.prepare import prepare, scale_warning
 from dmls_core.training.prepared import EDGE_ROWS, edge_rows
 
 FOREST, BOOSTED = ["random-forest-regressor"], ["lightgbm-regressor", "xgboost-regressor"]
@@ -47,3 +52,36 @@ def test_every_categorical_column_has_an_unknown_and_a_missing_edge(columns, giv
     assert len(edges) == min(2 * columns, EDGE_ROWS)
     assert all({2, 3} <= set(codes) for codes in edges.T[1:])
     assert (edges[:, 0] == 0.5).all()
+
+
+DRAW = np.random.default_rng(1)
+PASSED = DRAW.integers(0, 2, 1_000)
+FARE, TIP = DRAW.lognormal(2, 0.5, 1_000).round(1), DRAW.lognormal(0, 0.5, 1_000).round(2)
+
+
+@pytest.mark.parametrize(
+    ("columns", "target", "note"),
+    [
+        (
+            {"code": [f"{1970 + row % 44} {'PASS' if at else 'FAIL'}" for row, at in enumerate(PASSED)]},
+            [str(at) for at in PASSED],
+            "code gives y away: exclude it with [columns] drop, unless it is known before y is.",
+        ),
+        (
+            {"fare": FARE, "total": FARE + TIP + DRAW.choice([2.5, 3], 1_000, p=[0.7, 0.3])},
+            TIP,
+            "fare and total together give y away, which is a weighted sum of them in most rows",
+        ),
+    ],
+    ids=["code", "total"],
+)
+def test_admission_and_training_note_the_same_leaks(columns, target, note, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    pl.DataFrame({"age": DRAW.normal(size=1_000), **columns, "y": target}).write_csv(path)
+    kind = "classifier" if "code" in columns else "regressor"
+    spec = load_spec(f'model = "random-forest-{kind}"\nn_trials = 2\n[columns]\ntarget = "y"\n'.encode())
+
+    warnings = prepare(spec, CATALOGUE[spec.model], [path]).warnings
+
+    assert [warning[: len(note)] for warning in warnings] == [note]
+    assert tuple(Findings.from_json(examine([str(path)], spec.as_json(), "all")).notes) == warnings
