@@ -17,6 +17,7 @@ from typing import Any
 from dmls_core import sandbox
 from dmls_core.data.formats.csv_dialect import csv_reader
 from dmls_core.data.formats.damage import readable
+from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError, ValidationIssue
 
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
@@ -87,10 +88,7 @@ def read_parquet(path: str) -> Columns:
 
 
 def _read_json(content: bytes) -> Columns:
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"the body is not JSON: {str(error)[:200]}") from error
+    rows = load_json(content)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         hint = '[{"column": 1.5, "other": "text"}, ...]'
         raise DataError(ValidationIssue("the body is not a list of objects, one per row", hint=hint))

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from dmls_core.web.dependencies import Deployer, Editor, JobViewer, Remover, Submitter, airflow_api
+from dmls_core.web.json_requests import JsonRoute
 from dmls_core.web.services import commands, open_store
 from dmls_core.web.services.submissions import unmark_floats
 
-router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Commands"])
+router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Commands"], route_class=JsonRoute)
 
 SPEC_BYTES = 512 << 10
 

@@ -12,9 +12,10 @@ from dmls_core.airflow.api_keys import ApiKey
 from dmls_core.errors import NotFoundError
 from dmls_core.store import Registry
 from dmls_core.web.dependencies import Editor, TeamEditor
+from dmls_core.web.json_requests import JsonRoute
 from dmls_core.web.services import open_store
 
-router = APIRouter(tags=["API keys"])
+router = APIRouter(tags=["API keys"], route_class=JsonRoute)
 
 MAX_DAYS = 3650
 

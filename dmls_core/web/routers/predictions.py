@@ -11,10 +11,11 @@ from starlette.concurrency import run_in_threadpool
 
 from dmls_core.data import request_rows
 from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
+from dmls_core.web.json_requests import JsonRoute
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
 
-router = APIRouter(tags=["Predictions"])
+router = APIRouter(tags=["Predictions"], route_class=JsonRoute)
 rows_router = APIRouter(tags=["Predictions"], dependencies=[Depends(check_predictor)])
 """Accepts API keys, too; no other route does."""
 

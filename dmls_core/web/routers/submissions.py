@@ -20,6 +20,7 @@ from dmls_core.web.dependencies import (
     check_site_access,
     may,
 )
+from dmls_core.web.json_requests import JsonRoute
 from dmls_core.web.services import estimates, stored_schema, submissions
 from dmls_core.web.services.estimates import Estimate
 from dmls_core.web.services.submissions import (
@@ -31,7 +32,7 @@ from dmls_core.web.services.submissions import (
     Submitted,
 )
 
-router = APIRouter(tags=["Submissions"])
+router = APIRouter(tags=["Submissions"], route_class=JsonRoute)
 
 WITH_ROLE = [Depends(check_site_access)]
 
