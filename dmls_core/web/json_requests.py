@@ -1,4 +1,4 @@
-"""Routes whose JSON bodies are parsed strictly."""
+"""JSON bodies of requests, which are parsed strictly."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import Any
 
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict
 
 from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError
+
+
+class Body(BaseModel):
+    """A request body; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class JsonRequest(Request):

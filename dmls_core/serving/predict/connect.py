@@ -62,6 +62,7 @@ class TableSignature:
             the same for every version.
         labels: the labels of each version; ``None`` for a regression.
         marks: texts of missing values besides those that are always read so.
+        booleans: columns of numbers that may hold booleans; ``None`` if any may.
     """
 
     folder: int
@@ -71,6 +72,7 @@ class TableSignature:
     columns: dict[int, tuple[str, ...]]
     labels: dict[int, tuple[str, ...] | None]
     marks: tuple[str, ...] = ()
+    booleans: tuple[str, ...] | None = None
 
 
 def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory: bool = False) -> ServedModel:
@@ -176,14 +178,21 @@ class ServedModel:
             mapping, a dict of arrays.
 
         Raises:
-            DataError: a column is missing, or a value is not a number where one is needed.
+            DataError: a column is missing, or a value is not a number where one is needed; it names up to
+                20 such values.
             ServingError: Triton does not answer, or fails.
         """
         for _ in range(ROUNDS):
             signature, address = self._signature, self._address
             try:
-                columns = list(signature.columns.values())
-                parts = self._ask(read_columns(frame, signature.data_types, columns, signature.marks))
+                columns = read_columns(
+                    frame,
+                    signature.data_types,
+                    list(signature.columns.values()),
+                    signature.marks,
+                    signature.booleans,
+                )
+                parts = self._ask(columns)
             except (DataError, NotFoundError, ServingError):
                 self._signature = self._read_signature()
                 if (self._signature, self._address) == (signature, address):
@@ -265,6 +274,7 @@ class ServedModel:
             columns={entry.get("version", ANY): tuple(entry["columns"]) for entry in versions},
             labels={version: None if names is None else tuple(names) for version, names in labels.items()},
             marks=tuple(json.loads(parameters.get("missing", "[]"))),
+            booleans=tuple(json.loads(parameters["booleans"])) if "booleans" in parameters else None,
         )
 
     @contextmanager

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core.data import request_rows
 from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
-from dmls_core.web.json_requests import JsonRoute
+from dmls_core.web.json_requests import Body, JsonRoute
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
 
@@ -20,7 +20,7 @@ rows_router = APIRouter(tags=["Predictions"], dependencies=[Depends(check_predic
 """Accepts API keys, too; no other route does."""
 
 
-class Row(BaseModel):
+class Row(Body):
     """One row to predict."""
 
     row: dict[str, str | float | bool | None] = Field(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dmls_core.airflow.settings import airflow_settings, open_repository
+from dmls_core.data.bad_cells import describe_cells
+from dmls_core.data.encoder import CellError
 from dmls_core.data.request_rows import read_rows, write_rows
+from dmls_core.errors import DataError
 from dmls_core.store import layout
-from dmls_core.web.services.predictions import SECONDS, check_columns, read_served_encoder
+from dmls_core.web.services.predictions import SECONDS, read_served_encoder
 
 
 def predict_table(team: str, name: str, content: bytes, media_type: str, accept: str) -> bytes:
@@ -25,9 +28,12 @@ def predict_table(team: str, name: str, content: bytes, media_type: str, accept:
     settings = airflow_settings()
     model = layout.model_name(team, name)
     _, encoder = read_served_encoder(open_repository(settings), model)
-    columns = read_rows(content, media_type)
-    check_columns(dict.fromkeys(columns), encoder)
-    features = {name: columns[name] for name in encoder.feature_names}
-    with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
-        predictions = served.predict(features)
-    return write_rows({name: values.tolist() for name, values in predictions.items()}, accept)
+    rows = read_rows(content, media_type, encoder.feature_names, encoder.target.name)
+    try:
+        with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
+            predictions = served.predict(rows.columns)
+    except DataError as error:
+        if isinstance(error.__cause__, CellError):
+            raise describe_cells(error.__cause__, locate=rows.locate) from error
+        raise
+    return write_rows(predictions, accept)

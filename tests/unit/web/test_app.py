@@ -109,6 +109,7 @@ def test_every_json_body_is_parsed_strictly(app: FastAPI, client: TestClient):
         ('{"toml": "", "toml": "x"}', "the key 'toml' occurs twice"),
         ('{"toml": "", "columns": [1e999]}', "1e999 is too large a number"),
         ('{"document": {"n_trials": NaN}}', "NaN is not a number of JSON"),
+        ('{"tomls": "x"}', "body.tomls: is not a key of this request (write 'toml')"),
     ):
         headers = {**SAME_ORIGIN, "Content-Type": "application/json"}
         answer = client.post("/api/v1/specs/check", content=body, headers=headers)
