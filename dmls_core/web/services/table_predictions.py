@@ -11,11 +11,13 @@ from dmls_core.store import layout
 from dmls_core.web.services.predictions import SECONDS, read_served_encoder
 
 
-def predict_table(team: str, name: str, content: bytes, media_type: str, accept: str) -> bytes:
+def predict_table(
+    team: str, name: str, content: bytes, media_type: str, accept: str, request_id: str
+) -> bytes:
     """Return the predictions for rows in ``media_type``, in their order, as ``accept``.
 
     Both are one of ``request_rows.MEDIA_TYPES``. The table endpoint gets the rows in batches, which one
-    version answers.
+    version answers; the inference log has them under ``request_id``.
 
     Raises:
         DataError: the rows are not of this format, are too many, lack columns of the model or have others,
@@ -31,7 +33,7 @@ def predict_table(team: str, name: str, content: bytes, media_type: str, accept:
     rows = read_rows(content, media_type, encoder.feature_names, encoder.target.name)
     try:
         with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
-            predictions = served.predict(rows.columns)
+            predictions = served.predict(rows.columns, request_id=request_id)
     except DataError as error:
         if isinstance(error.__cause__, CellError):
             raise describe_cells(error.__cause__, locate=rows.locate) from error
