@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import math
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ MEDIA_TYPES = (JSON, CSV, PARQUET)
 
 MAX_ROWS = 100_000
 """Rows of one request."""
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 MAX_NAMES = 20
 """Columns that an error names."""
@@ -151,6 +154,7 @@ def read_parquet(path: str, features: list[str], target: str) -> Columns:
 
 
 def _read_json(content: bytes, features: Sequence[str], target: str) -> RequestRows:
+    _check_structure(content)
     rows = load_json(content)
     if isinstance(rows, dict):
         hint = 'send only the list: [{"column": 1.5, "other": "text"}, ...]'
@@ -175,6 +179,16 @@ def _read_json(content: bytes, features: Sequence[str], target: str) -> RequestR
                     f"row {number}, column {name[:60]!r}: expected a number, text, boolean or null"
                 )
     return RequestRows({name: list(map(_or_none, values)) for name, values in columns.items()})
+
+
+def _check_structure(content: bytes) -> None:
+    """Raise ``DataError`` if there are too many rows, or lists in them: as objects they take much memory."""
+    if max(content.count(b"{"), content.count(b"[")) <= MAX_ROWS:
+        return
+    outside = _STRING.sub(b"", content)
+    _check_number(max(1, outside.count(b"{")))
+    if outside.count(b"[") > MAX_ROWS:
+        raise DataError("the body has lists in its rows: give numbers, texts, booleans or null")
 
 
 def _read_csv(content: bytes, features: Sequence[str], target: str) -> RequestRows:

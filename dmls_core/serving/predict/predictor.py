@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -234,11 +235,12 @@ def check_header(source: Path, header: Sequence[str], features: Sequence[str], a
     """Raise ``DataError`` if rows with this header cannot be predicted; ``added`` are the columns to add."""
     if not header:
         raise _wrong(source, 1, "nothing", "a header and rows")
-    if missing := [name for name in features if name not in header]:
+    counts = Counter(header)
+    if missing := [name for name in features if name not in counts]:
         raise _wrong(source, 1, f"no column {', '.join(map(repr, missing))}", "the columns of the training")
-    if twice := sorted({name for name in header if header.count(name) > 1}):
+    if twice := [name for name, count in counts.items() if count > 1]:
         raise _wrong(source, 1, f"the column {twice[0]!r} more than once", "each column once")
-    if taken := [name for name in added if name in header]:
+    if taken := [name for name in added if name in counts]:
         raise _wrong(source, 1, f"a column {taken[0]!r}", "no column of that name: the prediction adds it")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 
 import numpy as np
 import polars as pl
@@ -69,6 +70,25 @@ def test_too_many_rows_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(request_rows, "MAX_ROWS", 2)
     with pytest.raises(DataError, match="more than 2 rows"):
         read_rows(b"a\n1\n2\n3\n4,", CSV, ["a"], "y")
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type"),
+    [
+        (b"a\n" + b"1\n" * 5_000_000, CSV),
+        (b"[" + b",".join([b'{"a":1}'] * 1_000_000) + b"]", JSON),
+        (b'[{"a":1}' + b",[]" * 3_000_000 + b"]", JSON),
+        (b",".join(b"c%d" % n for n in range(100_000)) + b",a\n", CSV),
+        (b'[{"a":1,' + b",".join(b'"c%d":1' % n for n in range(100_000)) + b"}]", JSON),
+        (b'[{"a":1,"b":"' + b"[{" * 200_000 + b'"}]', JSON),
+    ],
+    ids=["rows", "objects", "lists", "header", "keys", "text"],
+)
+def test_a_greedy_body_is_refused_soon(content: bytes, media_type: str):
+    started = time.process_time()
+    with pytest.raises(DataError, match="more than 100,000 rows|lists in its rows|has no column"):
+        read_rows(content, media_type, ["a"], "y")
+    assert time.process_time() - started < 1
 
 
 def test_predictions_in_each_format():
