@@ -22,6 +22,8 @@ ROWS = 50_000
 _CHARACTERS = 8 << 20
 """Maximum size of a request; the server accepts 100,000 rows in 32 MiB."""
 
+REQUEST_ID = "X-Request-ID"
+
 Table = dict[str, list[Any]]
 
 
@@ -67,6 +69,7 @@ class RemoteModel:
 
     def __init__(self, address: str, key: str, timeout: float) -> None:
         self._address, self._timeout = address, timeout
+        self.request_ids: list[str] = []
         self._headers = {
             "Authorization": f"Bearer {key}",
             "Content-Type": "text/csv",
@@ -74,12 +77,15 @@ class RemoteModel:
         }
         self._opener = build_opener(_NoRedirects)
 
-    def predict(self, rows: Any) -> Any:  # noqa: ANN401 - a DataFrame of pandas or polars
+    def predict(self, rows: Any, *, request_id: str = "") -> Any:  # noqa: ANN401 - a DataFrame of pandas or polars
         """Predict rows, sent in requests of limited size.
 
         Args:
             rows: a pandas or polars DataFrame, a mapping of column names to values, or a list of mappings,
                 one per row. The columns are exactly those of the model.
+            request_id: under which the inference log has the rows, so that true values that come later find
+                their predictions; the rows must fit into one request. By default, the server makes one for
+                each request; ``request_ids`` has those of the last call.
 
         Returns:
             ``prediction`` and, for a classification, ``probability_<label>`` for each label, in the order of
@@ -102,9 +108,12 @@ class RemoteModel:
         """
         names, values = _read(rows)
         predictions: list[dict[str, Any]] = []
+        self.request_ids = []
         for body in _bodies(names, values):
+            if request_id and predictions:
+                raise DataError("the rows do not fit into one request with this id: predict them in parts")
             try:
-                part = self._send(body)
+                part = self._send(body, request_id)
             except DataError as error:
                 if not predictions:
                     raise
@@ -114,10 +123,12 @@ class RemoteModel:
             predictions += part
         return _like(rows, predictions)
 
-    def _send(self, body: str) -> list[dict[str, Any]]:
-        request = Request(self._address, body.encode(), self._headers)  # noqa: S310 - connect checks the scheme
+    def _send(self, body: str, request_id: str) -> list[dict[str, Any]]:
+        headers = {**self._headers, **({REQUEST_ID: request_id} if request_id else {})}
+        request = Request(self._address, body.encode(), headers)  # noqa: S310 - connect checks the scheme
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
+                self.request_ids.append(response.headers.get(REQUEST_ID, ""))
                 predictions: list[dict[str, Any]] = json.loads(response.read())
                 return predictions
         except HTTPError as error:

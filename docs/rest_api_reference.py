@@ -29,6 +29,7 @@ reference; the OpenAPI document is at `/dmls/api/v1/openapi.json`.
 - **Errors**: problem details (RFC 9457, `application/problem+json`) with `type`, `title`, `status`, `detail`,
   and `problems`: the errors in the input, each with `message`, `hint`, `file`, `line`, `column`, `key`,
   `found`, and `expected`.
+- **JSON** in requests is that of RFC 8259: a key that an object repeats, `NaN`, `Infinity` and `1e999` are errors.
 - **Limits**: a request body has at most 1 MiB; `POST /sniff` accepts 9 MiB, an uploaded part 32 MiB, and
   `POST /scores/...` 512 MiB.
 - **Floats in a spec**: JSON does not distinguish 1 and 1.0, and specs do. A spec as JSON contains an integral

@@ -8,8 +8,9 @@ The rules are the same for values from a CSV, a list, an ndarray or a pandas Ser
 * Missing: ``None``, NaN, pandas' ``NA`` and ``NaT``, the texts of ``MISSING`` (those of pandas), and the
   ``marks`` of a feature, which are those of ``[data] missing``. The texts of ``[data] not_missing`` are
   categories; where a number or a date is needed, they are missing all the same.
-* Number: a number, its text, or a boolean (``True``, ``"true"``: 1; ``False``, ``"FALSE"``: 0).
-  Anything else is an error. A number beyond the range of float32 becomes infinite, a missing one ``fill``.
+* Number: a number, or its text in ASCII digits such as ``-1``, ``.5`` or ``1e3``; where the training values
+  are all 0 and 1, also a boolean (``True``, ``"true"``: 1; ``False``, ``"FALSE"``: 0). Anything else is an
+  error, infinity and what is beyond the range of float32 included. A missing number becomes ``fill``.
 * Category: compared as text without surrounding blanks. Equal numbers are the same category: 1, 1.0, ``"1"``,
   ``"1.0"`` and ``" 1"``, or 0.0000001 and ``"1e-07"``. But ``"01"`` and ``"1e3"`` are codes and therefore
   different categories. ``True`` equals ``"true"``, ignoring case. The code of a category is its position in
@@ -48,9 +49,37 @@ UNKNOWN = -1.0
 """Code of a category that does not occur in the training rows."""
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+_PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_NUMBER, _NUMBERS = re.compile(_PATTERN), re.compile(rf"(?:{_PATTERN}\n)*")
+_INFINITE = float.fromhex("0x1.ffffffp127")
+"""The smallest number that float32 rounds to infinity."""
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _EXPONENT = re.compile(r"-?[1-9](?:\.[0-9]+)?e[+-][0-9]{1,3}")
 _SHOWN = 60
+
+MAX_CELLS = 20
+"""Cells that a ``CellError`` names."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadCell:
+    """A value that its column cannot take; ``row`` counts from 0."""
+
+    row: int
+    column: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"column {self.column!r}, row {self.row + 1}: {self.message}"
+
+
+class CellError(ValueError):
+    """Values that their columns cannot take: the first ``MAX_CELLS`` by row, and if there are ``more``."""
+
+    def __init__(self, cells: Iterable[BadCell], *, more: bool = False) -> None:
+        ordered = sorted(cells, key=lambda cell: cell.row)
+        self.cells, self.more = tuple(ordered[:MAX_CELLS]), more or len(ordered) > MAX_CELLS
+        super().__init__("; ".join(map(str, self.cells)) + ("; and more" if self.more else ""))
 
 
 def is_missing(value: object, not_missing: Collection[str] = ()) -> bool:
@@ -94,18 +123,70 @@ def category_text(value: object, not_missing: Collection[str] = ()) -> str | Non
     return "0" if text == "-0" else text
 
 
-def number(value: object) -> float:
+def number(value: object, *, booleans: bool = True) -> float:
     """Convert a raw value to a float, NaN if it is missing; raise ``ValueError`` if it is not a number."""
     if is_missing(value):
         return math.nan
-    if isinstance(value, str) and value.strip().lower() in _BOOLEANS:
-        return _BOOLEANS[value.strip().lower()]
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if isinstance(value, bool | np.bool_) or text in _BOOLEANS:
+        if not booleans:
+            raise ValueError(f"{value!r} is a boolean, where the training data has numbers")
+        return _BOOLEANS[text or str(value).lower()]
+    if text.lstrip("+-") == "nan":
+        return math.nan
     try:
-        return float(value)  # type: ignore[arg-type]
+        if text and not _NUMBER.fullmatch(text):
+            raise ValueError
+        converted = float(value)  # type: ignore[arg-type]
     except OverflowError:  # an int beyond float64
-        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+        converted = math.inf
     except (TypeError, ValueError):
         raise ValueError(f"{repr(value)[:_SHOWN]} is not a number") from None
+    if abs(converted) >= _INFINITE:
+        raise ValueError(f"{repr(value)[:_SHOWN]} is beyond the range of 32-bit floating point numbers")
+    return converted
+
+
+def read_numbers(
+    column: str, values: NDArray[Any], *, marks: Sequence[str] = (), booleans: bool = True
+) -> NDArray[np.float64]:
+    """Convert raw values as ``number`` does, and ``marks`` to NaN; raise ``CellError`` for the others."""
+    numbers = _plain_numbers(values, booleans=booleans)
+    if numbers is not None and not (np.abs(numbers) >= _INFINITE).any():
+        return numbers
+    numbers, cells = np.empty(len(values), dtype=np.float64), []
+    for row, value in enumerate(values):
+        try:
+            numbers[row] = number(value, booleans=booleans)
+        except ValueError as error:
+            numbers[row] = math.nan
+            if not is_mark(value, marks):
+                cells.append(BadCell(row, column, str(error)))
+                if len(cells) > MAX_CELLS:
+                    break
+    if cells:
+        raise CellError(cells)
+    return numbers
+
+
+def _plain_numbers(values: NDArray[Any], *, booleans: bool) -> NDArray[np.float64] | None:
+    """Convert an array of numbers, or of their plain texts, at once; None if it has anything else."""
+    if values.dtype.kind in ("biuf" if booleans else "iuf"):
+        return values.astype(np.float64)
+    if values.dtype.kind != "O":
+        return None
+    missing = np.equal(values, np.array(None, dtype=object))
+    present = values[~missing] if missing.any() else values
+    types = set(map(type, present))
+    plain = types <= {int, float} or (types == {str} and _NUMBERS.fullmatch("\n".join([*present, ""])))
+    if not plain:
+        return None
+    numbers = np.full(len(values), math.nan)
+    try:
+        numbers[~missing] = present.astype(np.float64)
+    except OverflowError:  # an int beyond float64
+        return None
+    return numbers
 
 
 class _OneColumn:
@@ -122,41 +203,34 @@ class _OneColumn:
 
 @dataclass(frozen=True, slots=True)
 class NumberFeature(_OneColumn):
-    """A column of numbers; ``fill`` replaces missing values, None keeps NaN."""
+    """A column of numbers.
+
+    Attributes:
+        fill: replaces missing values; None keeps NaN.
+        range: the smallest and the largest training value; None if no one recorded it.
+    """
 
     name: str
     fill: float | None = None
     marks: tuple[str, ...] = ()
+    range: tuple[float, float] | None = None
+
+    @property
+    def booleans(self) -> bool:
+        """Return whether booleans are values of this column."""
+        return self.range is None or set(self.range) <= {0.0, 1.0}
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """Encode a column as float32 of shape (n_rows,); raise ``ValueError`` if a value is not a number."""
-        encoded = self._numbers(values)
+        """Encode a column as float32 of shape (n_rows,); raise ``CellError`` if a value is not a number."""
+        numbers = read_numbers(self.name, values, marks=self.marks, booleans=self.booleans)
+        encoded = numbers.astype(np.float32)
         if self.fill is not None:
             encoded[np.isnan(encoded)] = self.fill
         return encoded
 
-    def _numbers(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        with np.errstate(over="ignore"):
-            if values.dtype.kind in "biuf":
-                return values.astype(np.float32)
-            if values.dtype.kind == "O":
-                try:
-                    return values.astype(np.float64).astype(np.float32)
-                except (TypeError, ValueError, OverflowError):
-                    pass  # texts of missing values, or an error: check each value
-            encoded = np.empty(len(values), dtype=np.float64)
-            for row, value in enumerate(values):
-                try:
-                    encoded[row] = number(value)
-                except ValueError as error:
-                    if not is_mark(value, self.marks):
-                        raise ValueError(f"column {self.name!r}, row {row + 1}: {error}") from None
-                    encoded[row] = math.nan
-            return encoded.astype(np.float32)
-
     def as_json(self) -> dict[str, Any]:
         """Return the feature as JSON data."""
-        return {"name": self.name, "kind": "number", "fill": self.fill, **_marks(self)}
+        return {"name": self.name, "kind": "number", "fill": self.fill, **_marks(self), **_range(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +281,8 @@ class CategoryFeature(_OneColumn):
 class DateFeature:
     """A column of dates in the given order; ``fill`` replaces the parts of a missing date, None keeps NaN.
 
+    ``range`` has the first and the last training value in days, or hours without ``days``.
+
     The matrix has a column for each part: with ``days`` the ``days`` from 1970-01-01, ``month`` (1 to 12),
     ``day`` of the month and ``weekday`` (Monday is 0); with ``times`` the ``hour``: 14.5 is 14:30. Without
     ``days``, it is a column of times of the day.
@@ -218,6 +294,7 @@ class DateFeature:
     fill: tuple[float, ...] | None = None
     days: bool = True
     marks: tuple[str, ...] = ()
+    range: tuple[float, float] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -232,13 +309,18 @@ class DateFeature:
         return moment(value, self.order) if self.days else time_of_day(value)
 
     def encode(self, values: Iterable[object]) -> NDArray[np.float32]:
-        """Return the parts, float32 of shape (n_rows, n_parts); raise ``ValueError`` as ``moment`` does."""
+        """Return the parts, float32 of shape (n_rows, n_parts); raise ``CellError`` if one is not a date."""
         moments: list[int | None] = []
+        cells: list[BadCell] = []
         for row, value in enumerate(values):
             try:
                 moments.append(self.seconds(value))
             except ValueError as error:
-                raise ValueError(f"column {self.name!r}, row {row + 1}: {error}") from None
+                cells.append(BadCell(row, self.name, str(error)))
+                if len(cells) > MAX_CELLS:
+                    break
+        if cells:
+            raise CellError(cells)
         days, seconds = np.divmod(np.array([stamp or 0 for stamp in moments], dtype=np.int64), 86_400)
         parts: list[NDArray[Any]] = [seconds / 3600] if self.times else []
         if self.days:
@@ -252,12 +334,11 @@ class DateFeature:
 
     def as_json(self) -> dict[str, Any]:
         """Return the feature as JSON data."""
-        fields = asdict(self) | _marks(self)
+        fields = asdict(self)
+        del fields["marks"], fields["range"]
         if self.days:
             del fields["days"]
-        if not self.marks:
-            del fields["marks"]
-        return {"kind": "date", **fields}
+        return {"kind": "date", **fields, **_marks(self), **_range(self)}
 
 
 Feature = NumberFeature | CategoryFeature | DateFeature
@@ -265,6 +346,10 @@ Feature = NumberFeature | CategoryFeature | DateFeature
 
 def _marks(feature: Feature) -> dict[str, list[str]]:
     return {"marks": list(feature.marks)} if feature.marks else {}
+
+
+def _range(feature: NumberFeature | DateFeature) -> dict[str, list[float]]:
+    return {"range": list(feature.range)} if feature.range else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +403,8 @@ class Encoder:
                 DataFrame. Columns that are not features are ignored.
 
         Raises:
-            ValueError: columns are missing or differ in length, or a value is not a number.
+            CellError: values are not numbers or dates.
+            ValueError: columns are missing or differ in length.
         """
         if missing := [name for name in self.feature_names if name not in columns]:
             raise ValueError(f"columns are missing: {', '.join(map(repr, missing))}")
@@ -328,10 +414,18 @@ class Encoder:
             raise ValueError(f"columns differ in length: {lengths}")
         rows, at = next(iter(lengths.values()), 0), 0
         matrix = np.empty((rows, len(self.column_names)), dtype=np.float32)
+        cells: list[BadCell] = []
+        more = False
         for feature in self.features:
             width = len(feature.columns)
-            matrix[:, at : at + width] = feature.encode(raw[feature.name]).reshape(rows, width)
+            try:
+                matrix[:, at : at + width] = feature.encode(raw[feature.name]).reshape(rows, width)
+            except CellError as error:
+                cells += error.cells
+                more = more or error.more
             at += width
+        if cells:
+            raise CellError(cells, more=more)
         return matrix
 
     def decode(self, indices: Iterable[int]) -> list[str]:
@@ -385,12 +479,13 @@ class Encoder:
 
 
 def _feature(data: Mapping[str, Any]) -> Feature:
-    marks = tuple(data.get("marks", ()))
+    marks, span = tuple(data.get("marks", ())), data.get("range")
+    ends = None if span is None else (float(span[0]), float(span[1]))
     if data["kind"] == "number":
-        return NumberFeature(data["name"], data["fill"], marks)
+        return NumberFeature(data["name"], data["fill"], marks, ends)
     if data["kind"] == "date":
         fill, days = data["fill"] and tuple(data["fill"]), data.get("days", True)
-        return DateFeature(data["name"], data["order"], data["times"], fill, days, marks)
+        return DateFeature(data["name"], data["order"], data["times"], fill, days, marks, ends)
     if data["kind"] != "category":
         raise ValueError(f"not an encoder: a feature of kind {data['kind']!r}")
     missing = math.nan if data["missing"] is None else data["missing"]

@@ -9,14 +9,25 @@ import csv
 import io
 import json
 import math
+import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmls_core import sandbox
+from dmls_core.data.bad_cells import Place
+from dmls_core.data.encoder import BadCell
 from dmls_core.data.formats.csv_dialect import csv_reader
 from dmls_core.data.formats.damage import readable
+from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError, ValidationIssue
 
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
@@ -25,29 +36,76 @@ MEDIA_TYPES = (JSON, CSV, PARQUET)
 MAX_ROWS = 100_000
 """Rows of one request."""
 
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+MAX_NAMES = 20
+"""Columns that an error names."""
+MAX_SHOWN = 60
+"""Characters of a name or a value that an error shows."""
+
 Columns = dict[str, list[Any]]
 
 
-def read_rows(content: bytes, media_type: str) -> Columns:
-    """Return rows as lists of values by column, ``None`` for a missing value.
+@dataclass(frozen=True, slots=True)
+class RequestRows:
+    """The rows of a request.
+
+    Attributes:
+        columns: values of the model's columns.
+        header: all columns as sent, if the rows are a CSV.
+        lines: the last line of each row, if the rows are a CSV.
+    """
+
+    columns: Columns
+    header: Sequence[str] = ()
+    lines: Sequence[int] = ()
+
+    def locate(self, cell: BadCell) -> Place:
+        """Return the line and the field of a cell of a CSV."""
+        return (self.lines[cell.row], self.header.index(cell.column) + 1) if self.lines else (None, None)
+
+
+def read_rows(content: bytes, media_type: str, features: Sequence[str], target: str) -> RequestRows:
+    """Return the columns ``features`` of rows, ``None`` for a missing value.
 
     Raises:
-        DataError: the rows are not of this format, or there are none or too many.
+        DataError: the rows are not of this format, there are none or too many, or they lack a column or have
+            others.
     """
     if media_type == PARQUET:
         with tempfile.TemporaryDirectory(prefix="dmls-predict-") as folder:
             path = Path(folder) / "the request's body"  # as messages name it
             path.write_bytes(content)
-            columns: Columns = sandbox.run(read_parquet, str(path), file=path.name)
-    elif media_type == CSV:
-        columns = _read_csv(content)
-    else:
-        columns = _read_json(content)
-    _check_number(len(next(iter(columns.values()), ())))
-    return columns
+            columns: Columns = sandbox.run(read_parquet, str(path), list(features), target, file=path.name)
+            return RequestRows(columns)
+    return (_read_csv if media_type == CSV else _read_json)(content, features, target)
 
 
-def write_rows(columns: Mapping[str, Sequence[Any]], media_type: str) -> bytes:
+def check_columns(names: Collection[str], features: Sequence[str], target: str) -> None:
+    """Raise ``DataError``, with every issue, if rows lack columns of the model or have others.
+
+    A request may have thousands of columns: its answer, and the time that it takes, stay small.
+    """
+    expected = set(features)
+    extra = [name for name in names if name not in expected][:MAX_NAMES]
+    similar = [name for name in extra if len(name) <= MAX_SHOWN]
+    issues = []
+    for name in features:
+        if name not in names:
+            close = get_close_matches(name, similar, 1)
+            hint = f"rename {close[0]!r}" if close else "give its value, or null if it is missing"
+            issues.append(ValidationIssue(f"column {name!r} is absent", hint=hint))
+    for name in extra:
+        if name == target:
+            issues.append(ValidationIssue(f"column {name!r} is what the model predicts", hint="remove it"))
+        else:
+            hint = f"the model's columns are {', '.join(features[:MAX_NAMES])}"
+            issues.append(ValidationIssue(f"the model has no column {name[:MAX_SHOWN]!r}", hint=hint))
+    if issues:
+        raise DataError(issues)
+
+
+def write_rows(columns: Mapping[str, Sequence[Any] | NDArray[Any]], media_type: str) -> bytes:
     """Return columns of predictions as a JSON list of objects, a CSV with a header, or a Parquet file."""
     if media_type == PARQUET:
         import polars as pl
@@ -55,7 +113,7 @@ def write_rows(columns: Mapping[str, Sequence[Any]], media_type: str) -> bytes:
         target = io.BytesIO()
         pl.DataFrame(columns).write_parquet(target)
         return target.getvalue()
-    rows: Iterable[tuple[Any, ...]] = zip(*columns.values(), strict=True)
+    rows: Iterable[tuple[Any, ...]] = zip(*map(_shortest, columns.values()), strict=True)
     if media_type == CSV:
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
@@ -65,14 +123,24 @@ def write_rows(columns: Mapping[str, Sequence[Any]], media_type: str) -> bytes:
     return json.dumps([dict(zip(columns, row, strict=True)) for row in rows]).encode()
 
 
-def read_parquet(path: str) -> Columns:
-    """Return the columns of a Parquet file; called in the sandbox."""
+def _shortest(values: Any) -> list[Any]:  # noqa: ANN401
+    """Return an array as a list; a float32 as the shortest number that float32 reads back."""
+    import polars as pl
+
+    if getattr(values, "dtype", None) != np.float32:
+        return list(values)
+    return pl.Series(values).cast(pl.String).cast(pl.Float64).to_list()
+
+
+def read_parquet(path: str, features: list[str], target: str) -> Columns:
+    """Return columns of a Parquet file; called in the sandbox."""
     import polars as pl
 
     with readable(Path(path), "it is not Parquet", "send a Parquet file, or another media type"):
         frame = pl.scan_parquet(path, glob=False)
         rows = int(frame.select(pl.len()).collect().item())
-        table = frame.collect() if rows <= MAX_ROWS else pl.DataFrame()
+        check_columns(dict.fromkeys(frame.collect_schema().names()), features, target)
+        table = frame.select(features).collect() if rows <= MAX_ROWS else pl.DataFrame()
     _check_number(rows)
     for name, dtype in table.schema.items():
         if dtype.is_nested() or dtype in {pl.Binary, pl.Object}:
@@ -81,60 +149,83 @@ def read_parquet(path: str) -> Columns:
             )
     texts = [name for name, dtype in table.schema.items() if not (dtype.is_numeric() or dtype == pl.Boolean)]
     numbers = [name for name, dtype in table.schema.items() if dtype.is_decimal()]
-    return table.with_columns(pl.col(texts).cast(pl.String), pl.col(numbers).cast(pl.Float64)).to_dict(
-        as_series=False
-    )
+    values = table.with_columns(pl.col(texts).cast(pl.String), pl.col(numbers).cast(pl.Float64))
+    return {name: [_or_none(value) for value in column] for name, column in values.to_dict().items()}
 
 
-def _read_json(content: bytes) -> Columns:
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"the body is not JSON: {str(error)[:200]}") from error
+def _read_json(content: bytes, features: Sequence[str], target: str) -> RequestRows:
+    _check_structure(content)
+    rows = load_json(content)
+    if isinstance(rows, dict):
+        hint = 'send only the list: [{"column": 1.5, "other": "text"}, ...]'
+        names = ", ".join(repr(name[:MAX_SHOWN]) for name in islice(rows, 3))
+        message = f"the body is an object with the keys {names}, and not a list of rows"
+        raise DataError(ValidationIssue(message, hint=hint))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         hint = '[{"column": 1.5, "other": "text"}, ...]'
         raise DataError(ValidationIssue("the body is not a list of objects, one per row", hint=hint))
     _check_number(len(rows))
-    names = list(rows[0])
     for number, row in enumerate(rows, 1):
         if row.keys() != rows[0].keys():
             name = min(row.keys() ^ rows[0].keys())
             message = f"row {number} {'has' if name in row else 'lacks'} column {name[:60]!r}, unlike row 1"
             raise DataError(ValidationIssue(message, hint="give each row the same columns, null if missing"))
-        for name, value in row.items():
+    check_columns(rows[0], features, target)
+    columns = {name: [row[name] for row in rows] for name in features}
+    for name, values in columns.items():
+        for number, value in enumerate(values, 1):
             if isinstance(value, (list, dict)):
                 raise DataError(
                     f"row {number}, column {name[:60]!r}: expected a number, text, boolean or null"
                 )
-    return {name: [_or_none(row[name]) for row in rows] for name in names}
+    return RequestRows({name: list(map(_or_none, values)) for name, values in columns.items()})
 
 
-def _read_csv(content: bytes) -> Columns:
+def _check_structure(content: bytes) -> None:
+    """Raise ``DataError`` if there are too many rows, or lists in them: as objects they take much memory."""
+    if max(content.count(b"{"), content.count(b"[")) <= MAX_ROWS:
+        return
+    outside = _STRING.sub(b"", content)
+    _check_number(max(1, outside.count(b"{")))
+    if outside.count(b"[") > MAX_ROWS:
+        raise DataError("the body has lists in its rows: give numbers, texts, booleans or null")
+
+
+def _read_csv(content: bytes, features: Sequence[str], target: str) -> RequestRows:
     try:
         rows = csv_reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = [name.strip() for name in next(rows, [])]
-        if twice := sorted({name for name in header if header.count(name) > 1}):
-            raise DataError(f"the header has the column {twice[0]!r} more than once")
+        if not header:
+            _check_number(0)
+        counts = Counter(header)
+        if twice := next((name for name, count in counts.items() if count > 1), None):
+            raise DataError(f"the header has the column {twice[:MAX_SHOWN]!r} more than once")
+        check_columns(counts, features, target)
         records: list[list[str]] = []
+        lines: list[int] = []
         for row in rows:
             if not row:
                 continue
             if len(row) != len(header):
                 raise DataError(f"line {rows.line_num}: {len(row)} fields, but the header has {len(header)}")
             records.append(row)
+            lines.append(rows.line_num)
+            if len(records) > MAX_ROWS:
+                break
     except UnicodeDecodeError as error:
         raise DataError(f"the body is not UTF-8: byte 0x{content[error.start]:02x}") from error
     except csv.Error as error:
         raise DataError(f"the body is not CSV: {error}") from error
     _check_number(len(records))
-    return {name: [_or_none(row[at]) for row in records] for at, name in enumerate(header)}
+    positions = {name: at for at, name in enumerate(header)}
+    columns = {name: [_or_none(row[positions[name]]) for row in records] for name in features}
+    return RequestRows(columns, header, lines)
 
 
 def _check_number(rows: int) -> None:
     if not 0 < rows <= MAX_ROWS:
-        raise DataError(
-            ValidationIssue(f"the body has {rows:,} rows", hint=f"send 1 to {MAX_ROWS:,} rows per request")
-        )
+        message = "the body has no rows" if not rows else f"the body has more than {MAX_ROWS:,} rows"
+        raise DataError(ValidationIssue(message, hint=f"send 1 to {MAX_ROWS:,} rows per request"))
 
 
 def _or_none(value: object) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -207,7 +208,7 @@ def submit(
     names = [file_name for file_name, _ in files]
     issues += [
         ValidationIssue("two data files have the same name", hint="rename one", file=double)
-        for double in sorted({double for double in names if names.count(double) > 1})
+        for double in sorted(name for name, count in Counter(names).items() if count > 1)
     ]
     if issues:
         raise SubmissionError(issues)

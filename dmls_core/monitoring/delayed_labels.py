@@ -6,6 +6,7 @@ A label belongs to the logged prediction with the same request id and row.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,6 +139,7 @@ def _read_labels(
 
 def _check_columns(file: str, names: Sequence[str], target: str) -> None:
     """Raise DataError if a column is missing or appears more than once."""
+    counts = Counter(names)
     issues = [
         ValidationIssue(
             f"the label file has no column {name}",
@@ -146,12 +148,12 @@ def _check_columns(file: str, names: Sequence[str], target: str) -> None:
             expected=f"{REQUEST}, {target}, and {ROW} if requests have several rows",
         )
         for name in (REQUEST, target)
-        if name not in names
+        if name not in counts
     ]
     issues += [
         ValidationIssue("the column appears more than once", file=file, key=name, hint="rename one of them")
         for name in (REQUEST, ROW, target)
-        if names.count(name) > 1
+        if counts[name] > 1
     ]
     if issues:
         raise DataError(issues)

@@ -6,6 +6,7 @@ A missing column or a text in a column of numbers is a finding of the comparison
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -188,7 +189,8 @@ def _without_unknown_targets(values: Values) -> Values:
 
 def _unique_names(names: Sequence[str], file: str, requested: Sequence[ProfileColumn]) -> set[str]:
     """Return the names of a file's columns; raise DataError if it repeats a column of the model."""
-    twice = [column.name for column in requested if names.count(column.name) > 1]
+    counts = Counter(names)
+    twice = [column.name for column in requested if counts[column.name] > 1]
     if twice:
         hint = "rename one of them"
         raise DataError(

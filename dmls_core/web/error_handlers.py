@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -101,14 +102,29 @@ def _login_url(request: Request) -> str:
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    entries = error.errors()
+    absent = [entry["loc"] for entry in entries if entry["type"] == "missing"]
     problems = [
         ValidationIssue(
-            entry["msg"], key=".".join(map(str, entry["loc"])), found=_excerpt(entry.get("input", ""))
+            "is not a key of this request" if entry["type"] == "extra_forbidden" else entry["msg"],
+            key=".".join(map(_excerpt, entry["loc"])),
+            found=_excerpt(entry.get("input", "")),
+            hint=_hint(entry, absent),
         )
-        for entry in error.errors()
+        for entry in entries
     ]
-    detail = "; ".join(f"{problem.key}: {problem.message}" for problem in problems)
+    detail = "; ".join(
+        f"{problem.key}: {problem.message}{problem.hint and f' ({problem.hint})'}" for problem in problems
+    )
     return problem_response(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, problems)
+
+
+def _hint(entry: Mapping[str, Any], absent: Sequence[tuple[Any, ...]]) -> str:
+    """Return the absent key that an unknown one stands for."""
+    *parents, name = entry["loc"]
+    near = [str(loc[-1]) for loc in absent if list(loc[:-1]) == parents]
+    close = get_close_matches(_excerpt(name), near, 1) if entry["type"] == "extra_forbidden" else []
+    return f"write {close[0]!r}" if close else ""
 
 
 def _excerpt(value: object) -> str:

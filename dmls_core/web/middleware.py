@@ -55,6 +55,9 @@ MIB = 2**20
 BODY_LIMIT = 1 * MIB
 """Largest body of a request, in bytes."""
 
+REQUEST_ID = "X-Request-ID"
+"""Header with the id of a prediction request in the inference log."""
+
 PREDICTIONS = "/api/v1/predictions/"
 """Paths below the app that pages of other origins may call."""
 
@@ -194,7 +197,11 @@ class PredictionCors:
     def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
         self._app = app
         self._cors = CORSMiddleware(
-            app, allow_origins=origins, allow_methods=["POST"], allow_headers=["Authorization"]
+            app,
+            allow_origins=origins,
+            allow_methods=["POST"],
+            allow_headers=["Authorization", REQUEST_ID],
+            expose_headers=[REQUEST_ID],
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

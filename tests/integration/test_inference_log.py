@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dmls_core.errors import DataError
 from dmls_core.monitoring.inference_log import (
     RequestCursor,
     collect,
@@ -19,7 +20,7 @@ from dmls_core.monitoring.inference_log import (
 )
 from dmls_core.monitoring.new_data import check_files
 from dmls_core.monitoring.profile import Values, profile_of
-from dmls_core.serving import Deployment, ServingOptions
+from dmls_core.serving import Deployment, ServingOptions, connect
 from dmls_core.store import layout, open_store
 from tests.support.table_endpoint import Served, request_body
 from tests.support.trained_run import COLOURS, trained_run, user_rows
@@ -107,6 +108,24 @@ def test_requests_reach_the_store_with_their_answers_and_drift_is_seen(triton, c
     drift = check_files(model, paths, 0.2)
     verdicts = {column.name: column.verdict for column in drift.columns}
     assert verdicts == {"size": "drifted", "count": "steady", "colour": "absent"}
+
+
+def test_rows_of_a_split_request_keep_their_positions(triton, client, store, tmp_path, monkeypatch):
+    served = Served(triton.repository, client, tmp_path / "a")
+    trained_run(tmp_path / "b", seed=1)
+    deployment = Deployment(triton.repository, client, served.name)
+    deployment.deploy(tmp_path / "b/model", options=ServingOptions(log_share=1.0))
+    monkeypatch.setattr("dmls_core.serving.predict.connect.MAX_BATCH_SIZE", 4)
+    with connect(served.name, grpc=client.addresses["grpc"]) as model:
+        model.predict(user_rows(10), request_id="order 8")
+        with pytest.raises(DataError, match="the request's id is not allowed"):
+            model.predict(user_rows(1), request_id="dmls.candidate.1")
+    end_of_log(triton, client, served)
+    collect(store, triton.context.inference_log)
+    found = store.list(layout.inference_folder(*served.name.split(".")))
+    frame = pl.concat([pl.read_parquet(f"{store.url}/{info.key}") for info in found])
+    assert set(frame["dmls.request_id"]) == {"order 8"}
+    assert sorted(frame["dmls.row"]) == list(range(10))
 
 
 def test_versions_follow_and_options_stay_after_a_rollback(triton, client, store, tmp_path):

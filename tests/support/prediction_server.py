@@ -34,6 +34,7 @@ class Handler(BaseHTTPRequestHandler):
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
+        self.send_header("X-Request-ID", self.headers.get("X-Request-ID", "made"))
         self.send_header("Location", f"{server.url}/elsewhere")
         self.end_headers()
         self.wfile.write(content)

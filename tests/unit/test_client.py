@@ -48,6 +48,17 @@ def test_every_form_comes_back_as_it_was_sent(server):
     assert (about["Authorization"], about["Content-Type"]) == ("Bearer dmls_1_secret", "text/csv")
 
 
+def test_requests_have_ids(server, monkeypatch):
+    model = connect("lab/parts", server.url, key="k")
+    model.predict(COLUMNS, request_id="order-17")
+    assert (server.headers[-1]["X-Request-Id"], model.request_ids) == ("order-17", ["order-17"])
+    monkeypatch.setattr(client, "ROWS", 2)
+    model.predict(COLUMNS)
+    assert model.request_ids == ["made", "made"]
+    with pytest.raises(DataError, match="do not fit into one request"):
+        model.predict(COLUMNS, request_id="order-18")
+
+
 def test_missing_values_of_every_library_are_empty_fields(server):
     values = [None, np.nan, pd.NA, pd.NaT, True, "é"]
     server.answer = 200, [{"prediction": 1.0}] * len(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -211,7 +212,7 @@ def _limit_sqlite(database: Connection, seconds: int) -> None:
 
 def _names(result: CursorResult[Any], key: str) -> list[str]:
     names = list(result.keys())
-    if double := next((name for name in names if names.count(name) > 1), None):
+    if double := next((name for name, count in Counter(names).items() if count > 1), None):
         raise DataError(
             ValidationIssue(
                 "the query has two columns of the same name",

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
     from dmls_core.spec.data_table import Data
 
+_KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:')
+_BLOCK = 1 << 20
+
+_CELLS, _SPARSE = 5_000_000, 20
+"""A table with more cells than this has a value in at least one of 20."""
+
 _OBJECT = re.compile(rb'\s*\{\s*"')
 
 
@@ -48,6 +54,7 @@ def _read(path: Path, plain: Path) -> pl.DataFrame:
     """Read the lines of ``plain``; raise ``DataError`` for those of ``path`` that are not flat objects."""
     import polars as pl
 
+    _check_keys(path, plain)
     try:
         frame = pl.read_ndjson(plain, infer_schema_length=None)
     except pl.exceptions.PolarsError as error:
@@ -73,6 +80,45 @@ def _read(path: Path, plain: Path) -> pl.DataFrame:
             [ValidationIssue(message, hint, file=path.name, line=lines_of[name], key=name) for name in nested]
         )
     return frame
+
+
+def _check_keys(path: Path, plain: Path) -> None:
+    """Raise ``DataError`` if the table of all rows and keys would be large and nearly empty.
+
+    A small file can have a key of its own in each row: its table grows with the square of its size.
+    """
+    keys: set[bytes] = set()
+    rows = values = 0
+    with plain.open("rb") as file:
+        while lines := file.readlines(_BLOCK):
+            names = _KEY.findall(b"".join(lines))  # texts may look like keys
+            keys.update(names)
+            rows, values = rows + len(lines), values + len(names)
+            if _is_sparse(rows, len(keys), values):
+                _check_exactly(path, plain)
+                return
+
+
+def _check_exactly(path: Path, plain: Path) -> None:
+    keys: set[str] = set()
+    rows = values = 0
+    with plain.open("rb") as file, suppress(ValueError, RecursionError):  # reading the table names the line
+        for line in file:
+            row = json.loads(line) if line.strip() else {}
+            if isinstance(row, dict):
+                keys.update(row)
+                rows, values = rows + 1, values + len(row)
+            if _is_sparse(rows, len(keys), values):
+                break
+    if _is_sparse(rows, len(keys), values):
+        message = "the lines have too many different keys"
+        found = f"{len(keys):,} keys in {rows:,} lines, each with {values / rows:.0f} of them"
+        hint = "write the same keys in each line, null for a missing value"
+        raise DataError(ValidationIssue(message, hint, file=path.name, found=found))
+
+
+def _is_sparse(rows: int, keys: int, values: int) -> bool:
+    return rows * keys > max(_CELLS, _SPARSE * values)
 
 
 def _nested_line(plain: Path, name: str) -> int | None:

@@ -69,12 +69,14 @@ class RequestLog:
         labels: list[str] | None,
         outputs: Any,  # noqa: ANN401  the server's Python has no types of NumPy's
         shadow: tuple[int, list[str] | None, Any] | None = None,
+        first_row: int = 0,
     ) -> None:
         """Sample rows of an answered request and pass them to the thread.
 
         ``request_id`` is the client's; without one, an id is generated. ``table``: columns of shape
         (n_rows,), texts as bytes. ``outputs``: shape (n_rows, n_outputs), with ``labels`` or None for a
-        regression. ``shadow``: version, labels and outputs of a shadow challenger.
+        regression. ``shadow``: version, labels and outputs of a shadow challenger. ``first_row``: position
+        of the first row, if the client has split its rows over several requests with the same id.
         """
         drawn = np.flatnonzero(self._random.random(len(outputs)) < self._share)
         if not len(drawn) or request_id.startswith(OWN_REQUESTS):
@@ -85,7 +87,7 @@ class RequestLog:
             "id": request_id or uuid.uuid4().hex,
             "time": time.time(),
             "version": version,
-            "rows": drawn,
+            "rows": drawn + first_row,
             # Copies: the tensors' memory is the server's again once the request is answered.
             "columns": {k: v[drawn] for k, v in table.items() if k not in self._leave_out},
             "labels": labels,

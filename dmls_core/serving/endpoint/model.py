@@ -36,6 +36,8 @@ OWN_REQUESTS = "dmls."
 """Prefix of the ids of DMLS's own requests, which the live version answers and the log leaves out."""
 OF_CANDIDATE = "dmls.candidate."
 """Prefix of the ids, before the version, of requests that the candidate answers."""
+FIRST_ROW = "first_row"
+"""Parameter of a request: the position of its first row among all rows with the same id."""
 CANDIDATE = ".candidate"
 IN_MEMORY = 2
 """Versions of which this process keeps a copy of the forest: the live one and the one before."""
@@ -123,7 +125,9 @@ class TritonPythonModel:
             for i, shadow in shadows.items():
                 self.canary.compare(answers[i], shadow)  # type: ignore[union-attr]
             for i, request_id in enumerate(ids if self.log else ()):
-                self._note(request_id, tables[i], answers[i], shadows.get(i))
+                parameters = json.loads(requests[i].parameters() or "{}")
+                first_row = int(parameters.get(FIRST_ROW, 0))
+                self._log_request(request_id, first_row, tables[i], answers[i], shadows.get(i))
             self.counts.update_sometimes()
         except Exception as error:  # noqa: BLE001  logging must not fail a request
             pb_utils.Logger.log_warn(f"{self.forest}: requests were not logged: {error}")
@@ -146,14 +150,21 @@ class TritonPythonModel:
                 columns[name] = values.reshape(-1)
         return columns
 
-    def _note(self, request_id: str, table: Any, answer: Answer, shadow: Answer | None) -> None:  # noqa: ANN401
+    def _log_request(
+        self,
+        request_id: str,
+        first_row: int,
+        table: dict[str, Any],
+        answer: Answer,
+        shadow: Answer | None,
+    ) -> None:
         version = answer.version
         if version is None:
             return
         other = None
         if shadow is not None and shadow.version is not None:
             other = (shadow.version.number, shadow.version.texts, shadow.outputs)
-        self.log.add(request_id, version.number, table, version.texts, answer.outputs, other)
+        self.log.add(request_id, version.number, table, version.texts, answer.outputs, other, first_row)
 
     def _answer(self, tables: list[Any], trace: Any) -> list[Answer]:  # noqa: ANN401
         """Return the live version's answer to each table."""

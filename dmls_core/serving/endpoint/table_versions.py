@@ -122,9 +122,15 @@ class Version:
             return
         with np.errstate(over="ignore"):
             encoded = joined.astype(np.float32).reshape(len(numbers), -1)
+        if np.isinf(encoded).any():
+            self._refuse_infinite(numbers)
         if (missing := np.isnan(encoded)).any():
             np.copyto(encoded, self.fills, where=missing)
         columns[self.positions] = encoded
+
+    def _refuse_infinite(self, numbers: list[Any]) -> None:
+        for feature, values in zip(self.numbers, numbers, strict=True):
+            feature.encode(values)
 
     def ask(self, forest: str, encoded: list[Any], trace: Any = None) -> tuple[Any, str]:  # noqa: ANN401
         """Return the forest's outputs for all rows; or ``None`` and why this version is not served.

@@ -7,6 +7,7 @@ configuration, which states its inputs and outputs.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.errors import DataError, NotFoundError, ServingError
+from dmls_core.errors import DataError, NotFoundError, ServingError, ValidationIssue
 from dmls_core.serving.triton.addresses import parse_address
 from dmls_core.serving.triton.client import CHANNEL, key_headers
 from dmls_core.serving.triton.model_config import (
@@ -43,6 +44,12 @@ ROUNDS = 3
 ANY = 0
 """Every version of a model: they have the same columns and labels."""
 
+FIRST_ROW = "first_row"
+"""Parameter of a request: the position of its first row among all rows with the same id."""
+
+_REQUEST_ID = re.compile(r"(?!dmls\.)[!-~](?:[ -~]{0,126}[!-~])?")
+"""Ids that begin with ``dmls.`` are those of DMLS's own requests."""
+
 FOLDER = "folder"
 """The table endpoint's own version, next to its outputs."""
 
@@ -62,6 +69,7 @@ class TableSignature:
             the same for every version.
         labels: the labels of each version; ``None`` for a regression.
         marks: texts of missing values besides those that are always read so.
+        booleans: columns of numbers that may hold booleans; ``None`` if any may.
     """
 
     folder: int
@@ -71,6 +79,7 @@ class TableSignature:
     columns: dict[int, tuple[str, ...]]
     labels: dict[int, tuple[str, ...] | None]
     marks: tuple[str, ...] = ()
+    booleans: tuple[str, ...] | None = None
 
 
 def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory: bool = False) -> TritonModel:
@@ -103,6 +112,14 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
 
     addresses = find_addresses(grpc or _settings().require("triton_grpc"), model)
     return TritonModel(model, addresses, timeout=timeout, shared_memory=shared_memory)
+
+
+def check_request_id(request_id: str) -> str:
+    """Return the id of a request if it is empty or allowed; raise ``DataError`` for another one."""
+    if request_id and not _REQUEST_ID.fullmatch(request_id):
+        hint = "write 1 to 128 ASCII characters, and not dmls. at the beginning"
+        raise DataError(ValidationIssue("the request's id is not allowed", hint=hint, found=request_id[:60]))
+    return request_id
 
 
 def _settings() -> Settings:
@@ -163,12 +180,14 @@ class TritonModel:
         """The labels in the order of their probabilities; empty for a regression."""
         return next(iter(self._signature.labels.values())) or ()
 
-    def predict(self, frame: Any) -> Any:  # noqa: ANN401  a DataFrame of pandas or polars
+    def predict(self, frame: Any, *, request_id: str = "") -> Any:  # noqa: ANN401  a DataFrame of pandas or polars
         """Predict the rows of a frame, all with the same version of the model.
 
         Args:
             frame: a pandas or polars DataFrame, or a mapping of column names to values. Unknown columns
                 are ignored.
+            request_id: under which the inference log has the rows, so that true values that come later find
+                their predictions; by default a new one.
 
         Returns:
             A frame of the same library with ``prediction`` and, for a classification,
@@ -176,14 +195,22 @@ class TritonModel:
             mapping, a dict of arrays.
 
         Raises:
-            DataError: a column is missing, or a value is not a number where one is needed.
+            DataError: a column is missing, or a value is not a number where one is needed; it names up to
+                20 such values.
             ServingError: Triton does not answer, or fails.
         """
+        request_id = check_request_id(request_id) or uuid.uuid4().hex
         for _ in range(ROUNDS):
             signature, address = self._signature, self._address
             try:
-                columns = list(signature.columns.values())
-                parts = self._ask(read_columns(frame, signature.data_types, columns, signature.marks))
+                columns = read_columns(
+                    frame,
+                    signature.data_types,
+                    list(signature.columns.values()),
+                    signature.marks,
+                    signature.booleans,
+                )
+                parts = self._ask(columns, request_id)
             except (DataError, NotFoundError, ServingError):
                 self._signature = self._read_signature()
                 if (self._signature, self._address) == (signature, address):
@@ -197,12 +224,13 @@ class TritonModel:
             self._signature = self._read_signature()
         raise ServingError(f"{self.model} changed its version {ROUNDS} times during the request: try again")
 
-    def _ask(self, columns: Columns) -> list[Columns]:
-        """Return the outputs for the rows, in parts of as many rows as Triton accepts."""
+    def _ask(self, columns: Columns, request_id: str) -> list[Columns]:
+        """Return the outputs for the rows, in parts of as many rows as Triton accepts.
+
+        During a canary, the same version answers all requests with the same id.
+        """
         n_rows = len(next(iter(columns.values()), ()))
         parts = []
-        # During a canary, the same version answers all requests with the same id.
-        request_id = uuid.uuid4().hex
         size = max(1, min(MAX_BATCH_SIZE, REQUEST_BYTES // (8 * max(1, len(columns)))))
         for start in range(0, n_rows, size):
             inputs = {}
@@ -211,7 +239,7 @@ class TritonModel:
                 datatype = "BYTES" if values.dtype == object else "FP64"
                 inputs[self._triton.InferInput(name, list(values.shape), datatype)] = values
             with self._answering():
-                answer = self._infer(inputs, request_id)
+                answer = self._infer(inputs, request_id, start)
             response = answer.get_response()
             outputs = {o.name: answer.as_numpy(o.name) for o in response.outputs}
             outputs = {k: v if k == PROBABILITIES else v.reshape(-1) for k, v in outputs.items()}
@@ -226,11 +254,15 @@ class TritonModel:
                 inputs[matrix] = np.stack([columns.pop(name) for name in names], axis=1)
         return inputs | {name: values.reshape(-1, 1) for name, values in columns.items()}
 
-    def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str) -> Any:  # noqa: ANN401  untyped
+    def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str, start: int) -> Any:  # noqa: ANN401  untyped
 
         def send() -> Any:  # noqa: ANN401
             return self._client.infer(
-                self._endpoint, list(inputs), request_id=request_id, client_timeout=self._timeout
+                self._endpoint,
+                list(inputs),
+                request_id=request_id,
+                client_timeout=self._timeout,
+                parameters={FIRST_ROW: start} if start else None,
             )
 
         if self._shared:
@@ -265,6 +297,7 @@ class TritonModel:
             columns={entry.get("version", ANY): tuple(entry["columns"]) for entry in versions},
             labels={version: None if names is None else tuple(names) for version, names in labels.items()},
             marks=tuple(json.loads(parameters.get("missing", "[]"))),
+            booleans=tuple(json.loads(parameters["booleans"])) if "booleans" in parameters else None,
         )
 
     @contextmanager

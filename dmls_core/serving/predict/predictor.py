@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
 import stat
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmls_core.data.encoder import Encoder
+from dmls_core.data.bad_cells import describe_cells, shifted
+from dmls_core.data.encoder import CellError, Encoder
 from dmls_core.data.formats.csv_dialect import csv_reader
 from dmls_core.errors import DataError, NotFoundError, ServingError, ValidationIssue
 from dmls_core.serving.predict.connect import PREDICTION, PROBABILITY
@@ -92,6 +93,8 @@ class Predictor:
     def _infer(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
         try:
             rows = self.encoder.transform(columns)
+        except CellError as error:
+            raise describe_cells(error) from error
         except ValueError as error:
             raise DataError(str(error)) from error
         size = max(1, min(MAX_BATCH_SIZE, REQUEST_BYTES // (4 * rows.shape[1])))
@@ -117,9 +120,6 @@ class Predictor:
 
 MODEL_VERSION = "model_version"
 """Column with the version in Triton that predicted a row."""
-
-ROW = re.compile(r"(?<=, row )[0-9]+(?=: )")
-"""The number of a row in the encoder's messages."""
 
 BATCH = 4096
 """Rows read, predicted and written at a time."""
@@ -168,8 +168,9 @@ def predict_file(
             try:
                 answers = predictor.predict(columns)
             except DataError as error:
-                message = _add_to_row(str(error), parts.rows)
-                raise DataError(ValidationIssue(message, file=str(source))) from error
+                if isinstance(error.__cause__, CellError):
+                    raise describe_cells(shifted(error.__cause__, parts.rows), file=str(source)) from error
+                raise
             if answers.labels != labels:
                 raise ServingError(
                     f"another version of {predictor.model} went live with other labels: try again"
@@ -193,11 +194,6 @@ def _origin(predictor: Predictor, file: io.TextIOWrapper) -> dict[str, Any]:
         "source": [status.st_size, status.st_mtime_ns, status.st_ino],
         "once": "" if stat.S_ISREG(status.st_mode) else uuid.uuid4().hex,
     }
-
-
-def _add_to_row(message: str, rows: int) -> str:
-    """Return the message of an encoder, which counts the rows of a batch, with the row of the file."""
-    return ROW.sub(lambda row: str(int(row[0]) + rows), message, count=1)
 
 
 def _added(answers: Predictions) -> Iterator[list[str]]:
@@ -239,11 +235,12 @@ def check_header(source: Path, header: Sequence[str], features: Sequence[str], a
     """Raise ``DataError`` if rows with this header cannot be predicted; ``added`` are the columns to add."""
     if not header:
         raise _wrong(source, 1, "nothing", "a header and rows")
-    if missing := [name for name in features if name not in header]:
+    counts = Counter(header)
+    if missing := [name for name in features if name not in counts]:
         raise _wrong(source, 1, f"no column {', '.join(map(repr, missing))}", "the columns of the training")
-    if twice := sorted({name for name in header if header.count(name) > 1}):
+    if twice := [name for name, count in counts.items() if count > 1]:
         raise _wrong(source, 1, f"the column {twice[0]!r} more than once", "each column once")
-    if taken := [name for name in added if name in header]:
+    if taken := [name for name in added if name in counts]:
         raise _wrong(source, 1, f"a column {taken[0]!r}", "no column of that name: the prediction adds it")
 
 

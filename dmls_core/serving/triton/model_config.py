@@ -212,6 +212,14 @@ def matrices(encoder: Encoder) -> dict[str, list[str]]:
     return inputs
 
 
+def boolean_columns(encoder: Encoder) -> list[str] | None:
+    """Return the columns of numbers that may hold booleans; None for all of a model without ranges."""
+    numbers = [feature for feature in encoder.features if isinstance(feature, NumberFeature)]
+    if not any(feature.range for feature in numbers):
+        return None
+    return [feature.name for feature in numbers if feature.booleans]
+
+
 def _interface(encoder: Encoder) -> object:
     """Return what a version's users see: its columns with their kinds, and its target."""
     return [(feature.name, type(feature)) for feature in encoder.features], encoder.target
@@ -272,15 +280,18 @@ def table_config(
         matrices=quoted(json.dumps(packed, ensure_ascii=False)),
         more="".join(
             f",\n  {{ key: {quoted(key)} value: {{ string_value: {quoted(text)} }} }}"
-            for key, text in {**mark_parameters(main), **(parameters or {})}.items()
+            for key, text in {**value_parameters(main), **(parameters or {})}.items()
         ),
     )
 
 
-def mark_parameters(encoder: Encoder) -> dict[str, str]:
-    """Return the parameter with the marks of missing values, which clients read; none without marks."""
-    marks = encoder.features[0].marks
-    return {"missing": json.dumps(marks, ensure_ascii=False)} if marks else {}
+def value_parameters(encoder: Encoder) -> dict[str, str]:
+    """Return what clients read about values: marks of missing ones, and columns that may hold booleans."""
+    marks, booleans = encoder.features[0].marks, boolean_columns(encoder)
+    return {
+        **({"missing": json.dumps(marks, ensure_ascii=False)} if marks else {}),
+        **({"booleans": json.dumps(booleans, ensure_ascii=False)} if booleans is not None else {}),
+    }
 
 
 def _outputs(classes: set[int]) -> list[str]:

@@ -23,10 +23,10 @@ from dmls_core.serving.triton.model_config import (
     VALUE,
     VERSION,
     ModelShape,
-    mark_parameters,
     matrices,
     quoted,
     table_name,
+    value_parameters,
 )
 
 SHARED = "dmls-shared"
@@ -187,7 +187,7 @@ def table_front(name: str, encoder: Encoder, version: int, slot: Slot) -> str:
         "target": encoder.target.name,
         "versions": json.dumps([{"columns": encoder.feature_names, "labels": labels}], ensure_ascii=False),
         "matrices": json.dumps(packed, ensure_ascii=False),
-        **mark_parameters(encoder),
+        **value_parameters(encoder),
     }
     return _front(table_name(name), version, inputs, outputs, parameters)
 

@@ -9,23 +9,27 @@ import difflib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_core.data.bad_cells import describe_cells
 from dmls_core.data.encoder import (
     MISSING,
+    BadCell,
     CategoryFeature,
+    CellError,
     Encoder,
     NumberFeature,
     category_text,
-    is_mark,
     number,
+    read_numbers,
 )
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.serving.triton.model_config import boolean_columns
 
 TEXT, NUMBER = "TYPE_STRING", "TYPE_FP64"
 """Triton's types of the table endpoint's columns: categories and dates, and numbers."""
@@ -38,16 +42,17 @@ def read_columns(
     data_types: Mapping[str, str],
     version_columns: Sequence[Sequence[str]],
     marks: Sequence[str] = (),
+    booleans: Collection[str] | None = None,
 ) -> Columns:
     """Return the columns of a frame as arrays of float64 or texts, each of shape (n_rows,).
 
     The frame is a pandas or polars DataFrame, or a mapping of names to values; unknown columns are ignored.
     ``data_types`` has Triton's type of each column, ``version_columns`` the columns of each version that may
     answer; those of one version must be present. ``marks`` are texts of missing numbers; of a text, the
-    model knows them.
+    model knows them. ``booleans`` are the columns of numbers that may hold booleans; None for all.
 
     Raises:
-        DataError: columns are missing, repeated or differ in length, or a value is not a number.
+        DataError: columns are missing, repeated or differ in length, or values are not numbers.
     """
     # A frame's column names may be numbers, which were texts in the CSV of the training.
     keys = list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
@@ -60,12 +65,24 @@ def read_columns(
         raise DataError(
             ValidationIssue(f"column {repeated[0]!r} occurs more than once", expected="each column once")
         )
-    columns = {
-        name: _texts(name, values) if data_type == TEXT else _numbers(name, values, marks)
-        for name, data_type in data_types.items()
-        if name in keys_by_name
-        for values in (_values(frame[keys_by_name[name]]),)
-    }
+    columns: Columns = {}
+    cells: list[BadCell] = []
+    more = False
+    for name, data_type in data_types.items():
+        if name not in keys_by_name:
+            continue
+        values = _values(frame[keys_by_name[name]])
+        if data_type == TEXT:
+            columns[name] = _texts(name, values)
+            continue
+        boolean = booleans is None or name in booleans
+        try:
+            columns[name] = read_numbers(name, values, marks=marks, booleans=boolean)
+        except CellError as error:
+            cells, more = [*cells, *error.cells], more or error.more
+    if cells:
+        all_cells = CellError(cells, more=more)
+        raise describe_cells(all_cells) from all_cells
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(ValidationIssue(f"columns differ in length: {lengths}"))
@@ -89,7 +106,8 @@ def table_tensors(encoder: Encoder, columns: Mapping[str, list[Any]]) -> Columns
     data_types = {
         feature.name: NUMBER if isinstance(feature, NumberFeature) else TEXT for feature in encoder.features
     }
-    tensors = read_columns(columns, data_types, [encoder.feature_names], encoder.features[0].marks)
+    marks = encoder.features[0].marks
+    tensors = read_columns(columns, data_types, [encoder.feature_names], marks, boolean_columns(encoder))
     return {name: values.reshape(-1, 1) for name, values in tensors.items()}
 
 
@@ -134,20 +152,6 @@ def _values(column: Any) -> NDArray[Any]:  # noqa: ANN401
     values = np.empty(len(items), dtype=object)
     values[:] = items
     return values
-
-
-def _numbers(name: str, values: NDArray[Any], marks: Sequence[str]) -> NDArray[np.float64]:
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    numbers = np.empty(len(values), dtype=np.float64)
-    for row, value in enumerate(values):
-        try:
-            numbers[row] = number(value)
-        except ValueError as error:
-            if not is_mark(value, marks):
-                raise DataError(ValidationIssue(f"column {name!r}, row {row + 1}: {error}")) from None
-            numbers[row] = math.nan
-    return numbers
 
 
 def _texts(name: str, values: NDArray[Any]) -> NDArray[Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from dmls_core.web.dependencies import Deployer, Editor, JobViewer, Remover, Submitter, airflow_api
+from dmls_core.web.json_requests import Body, JsonRoute
 from dmls_core.web.services import commands, open_store
 from dmls_core.web.services.submissions import unmark_floats
 
-router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Commands"])
+router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Commands"], route_class=JsonRoute)
 
 SPEC_BYTES = 512 << 10
 
@@ -20,12 +21,6 @@ class Done(BaseModel):
     """Result of a command."""
 
     message: str
-
-
-class Body(BaseModel):
-    """A request body; unknown fields are errors."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class RollbackBody(Body):

@@ -5,26 +5,27 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from dmls_core.airflow import api_keys
 from dmls_core.airflow.api_keys import ApiKey
 from dmls_core.errors import NotFoundError
 from dmls_core.store import Registry
 from dmls_core.web.dependencies import Editor, TeamEditor
+from dmls_core.web.json_requests import Body, JsonRoute
 from dmls_core.web.services import open_store
 
-router = APIRouter(tags=["API keys"])
+router = APIRouter(tags=["API keys"], route_class=JsonRoute)
 
 MAX_DAYS = 3650
 
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="ID of the key.")]
 
 
-class KeyBody(BaseModel):
+class KeyBody(Body):
     """A key to create."""
 
-    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+    model_config = ConfigDict(str_strip_whitespace=True)
 
     name: str = Field(
         min_length=1, max_length=60, pattern=r"^[^\x00-\x1f\x7f]+$", description="Who or what uses the key."

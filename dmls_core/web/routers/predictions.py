@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core.data import request_rows
 from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
+from dmls_core.web.json_requests import Body, JsonRoute
+from dmls_core.web.middleware import REQUEST_ID
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
 
-router = APIRouter(tags=["Predictions"])
+router = APIRouter(tags=["Predictions"], route_class=JsonRoute)
 rows_router = APIRouter(tags=["Predictions"], dependencies=[Depends(check_predictor)])
 """Accepts API keys, too; no other route does."""
 
 
-class Row(BaseModel):
+class Row(Body):
     """One row to predict."""
 
     row: dict[str, str | float | bool | None] = Field(
@@ -59,7 +62,20 @@ ROWS: dict[str, Any] = {
     response_class=Response,
     responses={200: {"description": "The predictions.", "content": ROWS}},
 )
-async def predict_rows(request: Request, team: Team, name: Name) -> Response:
+async def predict_rows(
+    request: Request,
+    team: Team,
+    name: Name,
+    request_id: Annotated[
+        str,
+        Header(
+            alias=REQUEST_ID,
+            max_length=128,
+            description="Id of the request in the inference log, to which delayed labels refer; by default a "
+            "new one. The response has it, too.",
+        ),
+    ] = "",
+) -> Response:
     """Return the predictions for up to 100,000 rows in 32 MiB, in their order.
 
     Send an API key of the job or of its team as `Authorization: Bearer dmls_...`, or sign in as elsewhere.
@@ -72,9 +88,12 @@ async def predict_rows(request: Request, team: Team, name: Name) -> Response:
     if sent not in request_rows.MEDIA_TYPES:
         raise HTTPException(415, f"Content-Type must be one of {', '.join(request_rows.MEDIA_TYPES)}")
     accept = _accepted(request.headers.get("accept", ""))
+    request_id = request_id or uuid.uuid4().hex
     content = await request.body()
-    predictions = await run_in_threadpool(table_predictions.predict_table, team, name, content, sent, accept)
-    return Response(predictions, media_type=accept)
+    predictions = await run_in_threadpool(
+        table_predictions.predict_table, team, name, content, sent, accept, request_id
+    )
+    return Response(predictions, media_type=accept, headers={REQUEST_ID: request_id})
 
 
 def _accepted(header: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
-from pydantic import Base64Bytes, BaseModel, Field
+from pydantic import Base64Bytes, Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core.spec.data_table import Data
@@ -20,6 +20,7 @@ from dmls_core.web.dependencies import (
     check_site_access,
     may,
 )
+from dmls_core.web.json_requests import Body, JsonRoute
 from dmls_core.web.services import estimates, stored_schema, submissions
 from dmls_core.web.services.estimates import Estimate
 from dmls_core.web.services.submissions import (
@@ -31,7 +32,7 @@ from dmls_core.web.services.submissions import (
     Submitted,
 )
 
-router = APIRouter(tags=["Submissions"])
+router = APIRouter(tags=["Submissions"], route_class=JsonRoute)
 
 WITH_ROLE = [Depends(check_site_access)]
 
@@ -65,23 +66,23 @@ Changer = Annotated[JobCaller, Depends(check_change)]
 """May submit to the job, and change it if it exists."""
 
 
-class SpecDocument(BaseModel):
+class SpecDocument(Body):
     """A spec as an object."""
 
     document: dict[str, Any] = Field(
         description='Keys and tables of the spec. An integral float is an object: 1.0 is `{"float": 1}`.'
     )
-    columns: Columns = []
+    columns: Columns = Field(default_factory=list)
 
 
-class SpecToml(BaseModel):
+class SpecToml(Body):
     """A spec as TOML."""
 
     toml: str = Field(max_length=1 << 20)
-    columns: Columns = []
+    columns: Columns = Field(default_factory=list)
 
 
-class SpecFile(BaseModel):
+class SpecFile(Body):
     """The spec to submit."""
 
     toml: str = Field(max_length=256 * 1024, description="Content of `spec.toml`.")
@@ -90,7 +91,7 @@ class SpecFile(BaseModel):
     )
 
 
-class EstimateBody(BaseModel):
+class EstimateBody(Body):
     """A spec, and a data file of the job or the beginning of a local one."""
 
     toml: str = Field(max_length=256 * 1024)

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -32,6 +31,7 @@ from dmls_core.data.encoder import (
 )
 from dmls_core.data.formats.names import data_endings
 from dmls_core.data.moments import day_of, hour_of
+from dmls_core.data.request_rows import MAX_SHOWN, check_columns
 from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
 from dmls_core.store import Registry, layout
 from dmls_core.web import PREFIX
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 
 SECONDS = 20.0
-MAX_NAMES = 20
-MAX_SHOWN = 60
-
 Value = str | int | float | bool | None
 
 
@@ -140,7 +137,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     repository = open_repository(settings)
     version, encoder = read_served_encoder(repository, model)
     ranges = repository.read(model, version, "model.json").get("ranges", {})
-    check_columns(row, encoder)
+    check_columns(row, encoder.feature_names, encoder.target.name)
     columns = {one.name: [_value(row[one.name], one.marks)] for one in encoder.features}
     warnings, imputed = check_values({name: value for name, (value,) in columns.items()}, encoder, ranges)
     with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
@@ -153,9 +150,9 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     row = sent_row(columns, encoder)
     snippets = make_snippets(url, row)
     return Prediction(
-        prediction=str(predicted) if labels else float(predicted),
+        prediction=str(predicted) if labels else float(str(predicted)),  # the shortest text of a float32
         probabilities=[
-            LabelProbability(label=label, probability=float(response[PROBABILITY + label][0]))
+            LabelProbability(label=label, probability=float(str(response[PROBABILITY + label][0])))
             for label in labels
         ],
         target=encoder.target.name,
@@ -186,27 +183,6 @@ def _is_missing(value: Value, feature: Feature) -> bool:
     return feature.text(value) is None if isinstance(feature, CategoryFeature) else is_missing(value)
 
 
-def check_columns(row: Mapping[str, Value], encoder: Encoder) -> None:
-    """Raise ``DataError``, with every issue, if the row lacks columns of the model or has others."""
-    names = encoder.feature_names
-    # A request may have thousands of columns: its answer, and the time that it takes, stay small.
-    extra = [name for name in row if name not in names][:MAX_NAMES]
-    issues = []
-    for name in names:
-        if name not in row:
-            close = get_close_matches(name, extra, 1)
-            hint = f"rename {close[0]!r}" if close else "give its value, or null if it is missing"
-            issues.append(ValidationIssue(f"column {name!r} is absent", hint=hint))
-    for name in extra:
-        if name == encoder.target.name:
-            issues.append(ValidationIssue(f"column {name!r} is what the model predicts", hint="remove it"))
-        else:
-            hint = f"the model's columns are {', '.join(names[:MAX_NAMES])}"
-            issues.append(ValidationIssue(f"the model has no column {name!r}", hint=hint))
-    if issues:
-        raise DataError(issues)
-
-
 def check_values(
     row: Mapping[str, Value], encoder: Encoder, ranges: Mapping[str, Sequence[float]]
 ) -> tuple[list[Remark], list[Remark]]:
@@ -232,7 +208,7 @@ def check_values(
                 if isinstance(feature, DateFeature):
                     warnings += _outside(feature, value, low, high)
                     continue
-                parsed = number(value)
+                parsed = number(value, booleans=feature.booleans)
             except ValueError as error:
                 hint = "give a date" if isinstance(feature, DateFeature) else "give a number such as 1234.5"
                 issues.append(ValidationIssue(f"column {name!r}: {error}", hint=hint))

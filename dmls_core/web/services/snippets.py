@@ -108,6 +108,7 @@ def _python(url: str, row: Mapping[str, Any] | None) -> str:
         "    {\n"
         f'        "Authorization": f"Bearer {{os.environ[\'{KEY}\']}}",\n'
         '        "Content-Type": "application/json",\n'
+        '        # "X-Request-ID": "order-17",  # to report the true value later\n'
         "    },\n"
         ")\n"
         "with urlopen(request) as response:\n    print(json.load(response))\n"

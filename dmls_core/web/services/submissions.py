@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from dmls_core.airflow.auth import DagAccessEntity, User, is_authorized
 from dmls_core.data.formats.names import formats, is_data_name, is_plain_text
+from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError, SpecError, SubmissionError, UserError, ValidationIssue
 from dmls_core.intake import group_submissions, read_status
 from dmls_core.intake.submissions import check_data_name
@@ -152,6 +153,7 @@ def parse_data(text: str) -> Data:
     from dmls_core.spec.data_table import Data
 
     try:
+        load_json(text)  # refuses what Pydantic's parser lets pass
         return Data.model_validate_json(text)
     except ValidationError as error:
         keys = [(one["msg"], ".".join(map(str, ("data", *one["loc"])))) for one in error.errors()]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dmls_core.airflow.settings import airflow_settings, open_repository
+from dmls_core.data.bad_cells import describe_cells
+from dmls_core.data.encoder import CellError
 from dmls_core.data.request_rows import read_rows, write_rows
+from dmls_core.errors import DataError
 from dmls_core.store import layout
-from dmls_core.web.services.predictions import SECONDS, check_columns, read_served_encoder
+from dmls_core.web.services.predictions import SECONDS, read_served_encoder
 
 
-def predict_table(team: str, name: str, content: bytes, media_type: str, accept: str) -> bytes:
+def predict_table(
+    team: str, name: str, content: bytes, media_type: str, accept: str, request_id: str
+) -> bytes:
     """Return the predictions for rows in ``media_type``, in their order, as ``accept``.
 
     Both are one of ``request_rows.MEDIA_TYPES``. The table endpoint gets the rows in batches, which one
-    version answers.
+    version answers; the inference log has them under ``request_id``.
 
     Raises:
         DataError: the rows are not of this format, are too many, lack columns of the model or have others,
@@ -25,9 +30,12 @@ def predict_table(team: str, name: str, content: bytes, media_type: str, accept:
     settings = airflow_settings()
     model = layout.model_name(team, name)
     _, encoder = read_served_encoder(open_repository(settings), model)
-    columns = read_rows(content, media_type)
-    check_columns(dict.fromkeys(columns), encoder)
-    features = {name: columns[name] for name in encoder.feature_names}
-    with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
-        predictions = served.predict(features)
-    return write_rows({name: values.tolist() for name, values in predictions.items()}, accept)
+    rows = read_rows(content, media_type, encoder.feature_names, encoder.target.name)
+    try:
+        with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
+            predictions = served.predict(rows.columns, request_id=request_id)
+    except DataError as error:
+        if isinstance(error.__cause__, CellError):
+            raise describe_cells(error.__cause__, locate=rows.locate) from error
+        raise
+    return write_rows(predictions, accept)

@@ -16,7 +16,20 @@ from hypothesis import strategies as st
 
 from dmls_core.data import encoder as module
 from dmls_core.data import moments
-from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target, category_text, number
+from dmls_core.data.encoder import (
+    MAX_CELLS,
+    CategoryFeature,
+    CellError,
+    DateFeature,
+    Encoder,
+    NumberFeature,
+    Target,
+    category_text,
+    number,
+)
+from dmls_core.data.table.reader import read_table
+from dmls_core.errors import DataError
+from dmls_core.spec.tables import Columns
 
 COLOURS = CategoryFeature("colour", ("1", "2.5", "blue", "true"))
 ENCODER = Encoder((NumberFeature("size", 3.5), COLOURS), Target("y", ("0", "1")))
@@ -85,20 +98,103 @@ def test_a_number_and_its_plain_text_are_one_category(value):
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("1.5", 1.5), (" 2 ", 2.0), (True, 1.0), ("False", 0.0), (10**400, math.inf), (-(10**400), -math.inf)],
+    [
+        ("1.5", 1.5),
+        (" 2 ", 2.0),
+        (True, 1.0),
+        ("False", 0.0),
+        (2**70, 2.0**70),
+        ("3.4028235e38", 3.4028235e38),
+    ],
 )
 def test_number(value, expected):
     assert number(value) == expected
 
 
-@pytest.mark.parametrize("value", ["abc", [1], object(), "1,5", pd.Timestamp("2020-01-01")])
+@pytest.mark.parametrize(
+    "value", ["abc", [1], object(), "1,5", "1_000", "\uff11\uff12", pd.Timestamp("2020-01-01")]
+)
 def test_what_is_no_number_is_an_error(value):
     with pytest.raises(ValueError, match="is not a number"):
         number(value)
 
 
-SIZES = [1.5, None, "2", "NA", True, float("nan"), "1e39"]
-ENCODED = np.array([1.5, 3.5, 2, 3.5, 1, 3.5, np.inf], dtype=np.float32)
+@pytest.mark.parametrize("value", ["inf", "-Infinity", math.inf, "1e39", 1e39, 10**400, -(10**400), "1e999"])
+def test_what_float32_cannot_hold_is_an_error(value):
+    with pytest.raises(ValueError, match="is beyond the range of 32-bit|is not a number"):
+        number(value)
+    with pytest.raises(CellError, match="row 2"):
+        NumberFeature("n").encode(np.array([1, value], dtype=object))
+
+
+TEXTS = [
+    "1",
+    "+1",
+    ".5",
+    "5.",
+    "1e3",
+    "1E+3",
+    "1.e3",
+    "0001",
+    "1e",
+    "nan",
+    "NaN",
+    "NAN",
+    "+nan",
+    "1_000",
+    "\uff11\uff12",
+]
+TEXTS += [
+    "0x10",
+    "1d3",
+    "+-1",
+    "1e-400",
+    "1.5f",
+    "e5",
+    ".",
+    "1 000",
+    "\u22121",
+    "-",
+    "1__0",
+    "1e0005",
+    "3.4028236e38",
+]
+TEXTS += ["inf", "-inf", "Infinity", "1e39", "-1e39", "1e400", "1e38"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_is_a_number_if_it_is_one_in_the_training(text: str, tmp_path: Path):
+    (tmp_path / "a.csv").write_text("a,y\n" + f"{text},u\n7,v\n8,u\n9,v\n")
+    try:
+        value = read_table([tmp_path / "a.csv"], Columns(target="y"), "classification").matrix[0, 0]
+    except DataError:
+        value = None
+    try:
+        served = NumberFeature("a").encode(np.array([text, "7"], dtype=object))[0]
+    except CellError:
+        served = None
+    assert (served is None) == (value is None)
+    assert value is None or np.array_equal(served, value, equal_nan=True)
+
+
+def test_booleans_are_numbers_only_where_the_training_values_are():
+    flags, sizes = NumberFeature("a", range=(0.0, 1.0)), NumberFeature("a", range=(0.0, 7.0))
+    for values in ([True, "false"], np.array([True, False])):
+        np.testing.assert_array_equal(flags.encode(np.asarray(values, dtype=object)), [1, 0])
+        with pytest.raises(CellError, match="is a boolean, where the training data has numbers"):
+            sizes.encode(np.asarray(values))
+
+
+def test_an_error_names_the_first_cells_by_row():
+    encoder = Encoder((NumberFeature("a"), DateFeature("b")), Target("y"))
+    with pytest.raises(CellError, match="and more$") as raised:
+        encoder.transform({"a": ["x"] * 30, "b": ["2026-01-01", *["?"] * 29]})
+    assert [(cell.row, cell.column) for cell in raised.value.cells[:3]] == [(0, "a"), (1, "a"), (1, "b")]
+    assert len(raised.value.cells) == MAX_CELLS
+
+
+SIZES = [1.5, None, "2", "NA", True, float("nan"), "1e38"]
+ENCODED = np.array([1.5, 3.5, 2, 3.5, 1, 3.5, 1e38], dtype=np.float32)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +260,12 @@ def test_decode():
 texts = st.text(max_size=20)
 some_texts = st.lists(texts, max_size=5).map(tuple)
 features = st.one_of(
-    st.builds(NumberFeature, texts, st.none() | st.floats(allow_nan=False, allow_infinity=False, width=32)),
+    st.builds(
+        NumberFeature,
+        texts,
+        st.none() | st.floats(allow_nan=False, allow_infinity=False, width=32),
+        range=st.none() | st.just((-1.5, 2.0)),
+    ),
     st.builds(
         CategoryFeature, texts, st.lists(texts, max_size=5).map(tuple), st.sampled_from([math.nan, -1.0])
     ),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 
+import numpy as np
 import polars as pl
 import pytest
 
 from dmls_core.data import request_rows
+from dmls_core.data.encoder import BadCell
 from dmls_core.data.request_rows import CSV, JSON, PARQUET, read_rows, write_rows
 from dmls_core.errors import DataError
 
@@ -24,10 +27,11 @@ def parquet(**columns: list) -> bytes:
 
 def test_the_formats_say_the_same():
     rows = [{"size": 0.5, "colour": "red"}, {"size": None, "colour": "grün"}]
-    assert read_rows(json.dumps(rows).encode(), JSON) == COLUMNS
-    assert read_rows(parquet(**COLUMNS), PARQUET) == COLUMNS
-    texts = read_rows("\ufeffsize,colour\r\n0.5,red\r\n,grün\r\n".encode(), CSV)
-    assert texts == COLUMNS | {"size": ["0.5", None]}
+    for content, media_type in ((json.dumps(rows).encode(), JSON), (parquet(**COLUMNS), PARQUET)):
+        assert read_rows(content, media_type, list(COLUMNS), "y").columns == COLUMNS
+    texts = read_rows("\ufeffsize,colour\r\n0.5,red\r\n,grün\r\n".encode(), CSV, list(COLUMNS), "y")
+    assert texts.columns == COLUMNS | {"size": ["0.5", None]}
+    assert texts.locate(BadCell(1, "colour", "")) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +39,16 @@ def test_the_formats_say_the_same():
     [
         (b"{", JSON, "not JSON"),
         (b"[" * 100_000, JSON, "not JSON"),
-        (b'{"a": 1}', JSON, "not a list of objects"),
+        (b"1", JSON, "not a list of objects"),
+        (b'{"rows": [{"a": 1}]}', JSON, "an object with the keys 'rows', and not a list of rows .send only"),
+        (b'[{"b": 1}]', JSON, "column 'a' is absent"),
         (b"[]", JSON, "send 1 to 100,000 rows"),
         (b'[{"a": 1}, {"b": 1}]', JSON, "row 2 lacks column 'a'"),
         (b'[{"a": [1]}]', JSON, "row 1, column 'a'"),
         (b"", CSV, "send 1 to 100,000 rows"),
         (b"a,a\n1,2\n", CSV, "'a' more than once"),
-        (b"a,b\n1\n", CSV, "line 2: 1 fields, but the header has 2"),
+        (b"a\n1,2\n", CSV, "line 2: 2 fields, but the header has 1"),
+        (b",".join(b"c%d" % n for n in range(40_000)) + b"\n", CSV, "column 'a' is absent"),
         (b"a\n\xff\n", CSV, "not UTF-8: byte 0xff"),
         (b"PAR1 and no more", PARQUET, "not Parquet"),
         (parquet(a=[[1, 2]]), PARQUET, "column 'a' has values of type"),
@@ -50,23 +57,44 @@ def test_the_formats_say_the_same():
 )
 def test_a_body_that_cannot_be_read_is_explained(content: bytes, media_type: str, message: str):
     with pytest.raises(DataError, match=message):
-        read_rows(content, media_type)
+        read_rows(content, media_type, ["a"], "y")
 
 
 def test_a_cell_may_be_longer_than_pythons_csv_allows_by_default():
     csv.field_size_limit(131_072)
     text = "a" * 200_000
-    assert read_rows(f"size,note\n1,{text}\n".encode(), CSV) == {"size": ["1"], "note": [text]}
+    assert read_rows(f"note\n{text}\n".encode(), CSV, ["note"], "y").columns == {"note": [text]}
 
 
 def test_too_many_rows_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(request_rows, "MAX_ROWS", 2)
-    with pytest.raises(DataError, match="3 rows"):
-        read_rows(b"a\n1\n2\n3\n", CSV)
+    with pytest.raises(DataError, match="more than 2 rows"):
+        read_rows(b"a\n1\n2\n3\n4,", CSV, ["a"], "y")
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type"),
+    [
+        (b"a\n" + b"1\n" * 5_000_000, CSV),
+        (b"[" + b",".join([b'{"a":1}'] * 1_000_000) + b"]", JSON),
+        (b'[{"a":1}' + b",[]" * 3_000_000 + b"]", JSON),
+        (b",".join(b"c%d" % n for n in range(100_000)) + b",a\n", CSV),
+        (b'[{"a":1,' + b",".join(b'"c%d":1' % n for n in range(100_000)) + b"}]", JSON),
+        (b'[{"a":1,"b":"' + b"[{" * 200_000 + b'"}]', JSON),
+    ],
+    ids=["rows", "objects", "lists", "header", "keys", "text"],
+)
+def test_a_greedy_body_is_refused_soon(content: bytes, media_type: str):
+    started = time.process_time()
+    with pytest.raises(DataError, match="more than 100,000 rows|lists in its rows|has no column"):
+        read_rows(content, media_type, ["a"], "y")
+    assert time.process_time() - started < 1
 
 
 def test_predictions_in_each_format():
-    found = {"prediction": ["yes", "no"], "probability_yes": [0.75, 0.25]}
-    assert json.loads(write_rows(found, JSON))[1] == {"prediction": "no", "probability_yes": 0.25}
-    assert write_rows(found, CSV) == b"prediction,probability_yes\nyes,0.75\nno,0.25\n"
-    assert pl.read_parquet(io.BytesIO(write_rows(found, PARQUET))).to_dict(as_series=False) == found
+    found = {"prediction": ["yes", "no"], "probability_yes": np.array([0.7, 0.3], np.float32)}
+    assert json.loads(write_rows(found, JSON))[1] == {"prediction": "no", "probability_yes": 0.3}
+    assert write_rows(found, CSV) == b"prediction,probability_yes\nyes,0.7\nno,0.3\n"
+    frame = pl.read_parquet(io.BytesIO(write_rows(found, PARQUET)))
+    assert frame.schema["probability_yes"] == pl.Float32
+    assert frame["prediction"].to_list() == found["prediction"]

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -284,6 +285,14 @@ def test_no_key_is_logged(
     api_keys.revoke_key(made.id, "lab", "iris", "ada")
     secret = key.rpartition("_")[2][:-1]
     assert secret not in caplog.text
+
+
+def test_a_request_gets_the_id_that_it_sends_or_a_new_one(analyst: TestClient):
+    _, key = api_keys.create_key("lab", "iris", "own", "ada")
+    headers = {"Authorization": f"Bearer {key}"}
+    post = partial(analyst.post, "/api/v1/predictions/lab/iris", json=ROWS)
+    assert post(headers={**headers, "X-Request-ID": "order-17"}).headers["X-Request-ID"] == "order-17"
+    assert len(post(headers=headers).headers["X-Request-ID"]) == 32
 
 
 def test_a_key_gets_the_quota_of_its_team_and_no_more(analyst: TestClient, monkeypatch: pytest.MonkeyPatch):

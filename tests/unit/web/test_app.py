@@ -9,6 +9,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from dmls_core.web import dependencies
+from dmls_core.web.dependencies import check_site_access
+from dmls_core.web.json_requests import JsonRoute
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 JOB = "/api/v1/jobs/{team}/{name}"
@@ -109,6 +111,20 @@ def test_the_files_of_a_plug_ins_format_can_be_chosen(client: TestClient, monkey
     assert page.status_code == 200
     (accepted,) = re.findall(r'type="file" accept="([^"]+)"', page.text)
     assert {".csv", ".parquet", ".feather", ".gz"} <= set(accepted.split(","))
+
+
+def test_every_json_body_is_parsed_strictly(app: FastAPI, client: TestClient):
+    assert all(isinstance(route, JsonRoute) for route in app.routes if getattr(route, "body_field", None))
+    app.dependency_overrides[check_site_access] = lambda: None
+    for body, detail in (
+        ('{"toml": "", "toml": "x"}', "the key 'toml' occurs twice"),
+        ('{"toml": "", "columns": [1e999]}', "1e999 is too large a number"),
+        ('{"document": {"n_trials": NaN}}', "NaN is not a number of JSON"),
+        ('{"tomls": "x"}', "body.tomls: is not a key of this request (write 'toml')"),
+    ):
+        headers = {**SAME_ORIGIN, "Content-Type": "application/json"}
+        answer = client.post("/api/v1/specs/check", content=body, headers=headers)
+        assert (answer.status_code, detail in answer.json()["detail"]) == (422, True), answer.text
 
 
 def test_only_known_static_files_are_served(client: TestClient):

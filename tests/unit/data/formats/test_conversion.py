@@ -25,6 +25,7 @@ compress_zstd = load_zstd().compress
 PLAIN = 'a,b,y\n1.5,Süd,u\n-2000.25,"x,y",v\n,Süd,u\n'
 EUROPE = 'a;b;y\n1,5;Süd;u\n-2.000,25;"x,y";v\n;Süd;u\n'
 LINES = [{"a": 1.5, "b": "Süd", "y": "u"}, {"a": -2000.25, "b": "x,y", "y": "v"}, {"b": "Süd", "y": "u"}]
+SPARSE = "".join(f'{{"k{number}": 1}}\n' for number in range(9_000))
 EUROPEAN = {"delimiter": ";", "decimal": ",", "thousands": "."}
 
 
@@ -148,6 +149,7 @@ def test_without_a_header(tmp_path: Path) -> None:
         ("d.csv.gz", gzip.compress(b""), {}, None, "the file is empty"),
         ("d.csv", "a\n\n", {"skip_rows": 1}, None, "no rows below skip_rows"),
         ("d.jsonl", "\n\n", {}, None, "the file is empty"),
+        ("d.jsonl", SPARSE, {}, None, "too many different keys"),
     ],
     ids=[
         "long",
@@ -171,6 +173,7 @@ def test_without_a_header(tmp_path: Path) -> None:
         "empty",
         "empty below the title",
         "empty json",
+        "sparse json",
     ],
 )
 def test_what_is_wrong_is_found_in_its_line(

@@ -39,7 +39,7 @@ def test_rows_are_written_with_id_version_time_and_answer(folder):
     kept = RequestLog(folder, 1.0, [])
     before = time.time()
     kept.add("order 7", 3, table(2), LABELS, outputs(2))
-    kept.add("", 3, table(1, first=9), None, np.array([[1.5]], np.float32))
+    kept.add("", 3, table(1, first=9), None, np.array([[1.5]], np.float32), first_row=8192)
     kept.close()
     first, second = entries(folder)
     assert before <= first.pop("time") <= time.time()
@@ -52,7 +52,7 @@ def test_rows_are_written_with_id_version_time_and_answer(folder):
         "outputs": [[0.25, 0.75]] * 2,
     }
     assert len(second["id"]) == 32
-    assert (second["labels"], second["outputs"]) == (None, [[1.5]])
+    assert (second["labels"], second["outputs"], second["rows"]) == (None, [[1.5]], [8192])
     assert (kept.written, kept.dropped) == (3, 0)
     assert [file.suffix for file in folder.iterdir()] == [".jsonl"]
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, NumberFeature, Target
+from dmls_core.data.request_rows import check_columns
 from dmls_core.errors import DataError
-from dmls_core.web.services.predictions import check_columns, check_values, sent_row
+from dmls_core.web.services.predictions import check_values, sent_row
 from dmls_core.web.services.snippets import make_snippets
 
 ENCODER = Encoder(
@@ -53,7 +54,11 @@ def test_a_long_row_is_in_a_file_and_the_snippets_show_how_it_begins():
 
 def test_absent_and_unknown_columns_are_refused_all_at_once():
     with pytest.raises(DataError) as raised:
-        check_columns({"age": 31, "Plan": "x", "churned": "no", "color": "red"}, ENCODER)
+        check_columns(
+            {"age": 31, "Plan": "x", "churned": "no", "color": "red"},
+            ENCODER.feature_names,
+            ENCODER.target.name,
+        )
     issues = {issue.message: issue.hint for issue in raised.value.issues}
     assert issues["column 'plan' is absent"] == "rename 'Plan'"
     assert "column 'it\\'s \"paid\" $HOME' is absent" in issues
