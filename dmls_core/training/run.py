@@ -33,11 +33,12 @@ from dmls_core.training.request import (
     read_spec,
 )
 from dmls_core.training.run_folder import RunFolder
+from dmls_core.visible_text import visible_lines
 
 
 def _to_stderr(line: str) -> None:
     """Print a line for people; stdout is for results."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the trainer's log
+    print(visible_lines(line), file=sys.stderr, flush=True)  # noqa: T201 - the trainer's log
 
 
 def train(request: TrainRequest, *, progress: Callable[[str], None] = _to_stderr) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import DmlsError, StoreError, UserError
 from dmls_core.intake import State, update_run_status
 from dmls_core.store import Store, layout
+from dmls_core.visible_text import visible_lines
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class StatusReporter:
     def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         """Write the status, never over that of a newer submission; a backfill is only logged."""
         if self._run["backfill"]:
-            log.info("%s: %s", state, message)
+            log.info("%s: %s", state, visible_lines(message))
             return
         update_run_status(
             self._store,
