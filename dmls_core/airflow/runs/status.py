@@ -99,7 +99,8 @@ def report_failure(context: Mapping[str, Any]) -> None:
         except StoreError as error:
             log.info("the trainer wrote no error.json: %s", error)
     reporter = StatusReporter.of(job, store, context["run_id"])
-    message = f"The task {task.task_id} failed: {message}"
+    count = f", {len(issues)} errors; the first" if len(issues) > 1 else ""
+    message = f"The task {task.task_id} failed{count}: {message.splitlines()[0] if issues else message}"
     try:
         reporter.report("failed", message, issues)
     except DmlsError as error:
