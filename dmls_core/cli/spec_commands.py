@@ -109,7 +109,7 @@ def gist(spec: Spec) -> list[tuple[str, str]]:
     return [
         *source,
         ("models", ", ".join(search.name for search in spec.models)),
-        ("trials", f"{spec.n_trials}, {spec.search.strategy} search, {spec.search.folds} folds"),
+        ("trials", f"up to {spec.n_trials}, {spec.search.strategy} search, {spec.search.folds} folds"),
         ("target", spec.columns.target),
         ("features", features),
         ("metric", spec.search.metric),

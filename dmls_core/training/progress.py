@@ -101,6 +101,13 @@ class Progress:
         """Log a warning."""
         self.note(f"warning: {message}")
 
+    def expect(self, total: int) -> None:
+        """Set the number of trials; log it if it is smaller than what was requested."""
+        if total < self._total:
+            trials = "1 trial" if total == 1 else f"{total} trials"
+            self.note(f"{trials} instead of {self._total}: no others differ")
+        self._total = total
+
     def resume(self, task: SearchTask, done: list[Trial], *, shared: bool = False) -> None:
         """Count the trials of an earlier attempt, and of the other trainers of a ``shared`` search."""
         for trial in done:

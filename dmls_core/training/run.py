@@ -196,10 +196,11 @@ def run_train(request: TrainRequest, *, as_json: bool = False) -> None:
     if result["status"] == "helped":
         sys.stdout.write(f"worker {request.worker} is done; worker 0 continues\n")
         return
+    trials = "1 trial" if result["n_trials"] == 1 else f"{result['n_trials']} trials"
     sys.stdout.write(
         f"{result['model']} on {result['engine']}: {result['metric']} {format_score(result['score'])} on "
         f"{result['data']['holdout_rows']} rows held out, {format_score(result['cv_score'])} in the search, "
-        f"{result['n_trials']} trials, {result['seconds']['total']:.1f} s\n{request.out}\n"
+        f"{trials}, {result['seconds']['total']:.1f} s\n{request.out}\n"
     )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.search.callbacks import early_stopping
-from dmls_core.search.candidate import ModelCandidate
+from dmls_core.search.candidate import ModelCandidate, expected_trials
 
 # Here, not in a function: Optuna keeps failed imports, and with them the variables of every calling function.
 from dmls_core.search.optimize import SearchWorker, optimize
@@ -104,6 +104,8 @@ def run_worker(
             )
 
     done = read_trials()
+    engines = [(candidate.task.engine, candidate.space) for candidate in candidates]
+    progress.expect(expected_trials(engines, candidates[0].strategy, spec.n_trials))
     progress.resume(task, done, shared=bool(job.study))
     progress.enter("searching", describe_search(job, models))
     if not job.study:

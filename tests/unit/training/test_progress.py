@@ -125,6 +125,14 @@ def test_the_progress_of_an_earlier_attempt_stays_until_its_trials_are_counted(r
     assert [one["finished"] for one in shown] == [1, 2], "the second is in its file only"
 
 
+def test_fewer_trials_than_requested_are_announced(reporter):
+    progress, lines, read = reporter
+    progress.expect(5)
+    progress.expect(1)
+    progress.enter("searching", "searching n_estimators")
+    assert (read()["total"], lines[0]) == (1, "1 trial instead of 5: no others differ")
+
+
 def test_phases_are_timed(reporter):
     progress, _, _ = reporter
     with progress.phase("load"):
