@@ -16,6 +16,7 @@ from html import escape
 from typing import Any, ClassVar, Literal
 
 from dmls_core import extensions
+from dmls_core.visible_text import visible, visible_lines
 
 Event = Literal["rejected", "failed", "deployed", "drifted", "decayed", "late"]
 
@@ -51,12 +52,13 @@ class Message:
     @property
     def title(self) -> str:
         """Job and event, as in ``lab/iris: deployed``."""
-        return f"{self.job}: {self.event}"
+        return visible(f"{self.job}: {self.event}")
 
     @property
     def lines(self) -> str:
         """Title, text and links, one line each."""
-        return "\n".join([self.title, self.text, *(f"{name}: {url}" for name, url in self.links.items())])
+        lines = [self.title, self.text, *(f"{name}: {url}" for name, url in self.links.items())]
+        return visible_lines("\n".join(lines))
 
 
 class Notifier(ABC):

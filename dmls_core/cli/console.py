@@ -13,15 +13,31 @@ from typing import Annotated, Any, NamedTuple, Self
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from dmls_core.errors import DmlsError, UserError, ValidationIssue
 from dmls_core.settings import ProcessSettings
+from dmls_core.visible_text import visible, visible_lines
 
-out = Console(soft_wrap=True, highlight=False)
+
+class SafeConsole(Console):
+    """A console that shows what a terminal would obey as escapes, and ``:id:`` in a name as it is."""
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - those of rich
+        """Render a text: every one that is printed passes here, also those in tables."""
+        return super().render_str(visible_lines(text), **options)
+
+
+out = SafeConsole(soft_wrap=True, highlight=False, emoji=False)
 """For answers. Lines are wrapped only on a terminal."""
 
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+err = SafeConsole(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 """For progress and errors."""
+
+
+def literal(text: object) -> str:
+    """Return markup that shows the text of a user as it is, on one line."""
+    return escape(visible(str(text)))
 
 
 def print_json(content: object) -> None:
@@ -29,7 +45,10 @@ def print_json(content: object) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
+        plain = text == visible_lines(text)
     except UnicodeEncodeError:  # the terminal's encoding lacks a character, or a file name has none
+        plain = False
+    if not plain:
         text = json.dumps(content, indent=2)
     print(text)  # noqa: T201 - rich would color it
 
@@ -49,7 +68,7 @@ def print_error(error: DmlsError) -> None:
 
 def print_crash(error: BaseException) -> None:
     """Print an unexpected error in one line."""
-    err.print(f"[bold red]internal error:[/] {escape(f'{type(error).__name__}: {error}')}")
+    err.print(f"[bold red]internal error:[/] {literal(f'{type(error).__name__}: {error}')}")
     err.print("set DMLS_DEBUG=1 for the stack trace")
 
 
@@ -65,13 +84,13 @@ def _print_issues(issues: Iterable[ValidationIssue]) -> None:
 def describe(issue: ValidationIssue) -> str:
     """Return an issue with rich markup: ``file:line:column: key: message``, then the hint."""
     position = ":".join(str(part) for part in (issue.file, issue.line, issue.column) if part)
-    text = f"[bold]{escape(position)}:[/] " if position else ""
+    text = f"[bold]{literal(position)}:[/] " if position else ""
     text += "[bold red]error:[/] "
-    text += f"[cyan]{escape(issue.key)}[/]: " if issue.key else ""
-    text += escape(issue.message)
+    text += f"[cyan]{literal(issue.key)}[/]: " if issue.key else ""
+    text += literal(issue.message)
     for word, value in (("found", issue.found), ("expected", issue.expected), ("hint", issue.hint)):
         if value and value not in issue.message:
-            text += f"\n    [green]{word}:[/] {escape(value)}"
+            text += f"\n    [green]{word}:[/] {literal(value)}"
     return text
 
 
@@ -81,14 +100,14 @@ def debugging() -> bool:
 
 
 def facts(rows: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values in two columns, without rows that have no value."""
-    shown = [(name, str(value)) for name, value in rows if value not in (None, "")]
+    """Print names and values in two columns, without rows that have no value; a list has a line for each."""
+    shown = [(name, value) for name, value in rows if value not in (None, "", [])]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        first, *more = value.splitlines() or [""]
-        out.print(f"[bold]{escape(name):<{width}}[/]  {escape(first)}")
+        first, *more = value if isinstance(value, list) else [value]
+        out.print(f"[bold]{escape(name):<{width}}[/]  {literal(first)}")
         for line in more:
-            out.print(f"{'':<{width}}  {escape(line)}")
+            out.print(f"{'':<{width}}  {literal(line)}")
 
 
 @contextmanager

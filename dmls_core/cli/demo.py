@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.markup import escape
 
-from dmls_core.cli.console import JobName, facts, out, say
+from dmls_core.cli.console import JobName, facts, literal, out, say
 from dmls_core.cli.job_commands import follow, print_step, raise_for, upload
 from dmls_core.cli.job_view import JobRuns, JobView, describe_job, runner_facts
 from dmls_core.cli.platform_start import print_addresses, start
@@ -169,7 +168,7 @@ def _show_next_steps(settings: Settings) -> None:
 
 
 def _heading(title: str) -> None:
-    out.print(f"\n[bold]{escape(title)}[/]")
+    out.print(f"\n[bold]{literal(title)}[/]")
 
 
 class Answers(NamedTuple):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
-from rich.markup import escape
 
 from dmls_core.cli.console import (
     FilesArguments,
@@ -19,6 +18,7 @@ from dmls_core.cli.console import (
     SpecArgument,
     err,
     facts,
+    literal,
     out,
     parse_job,
     print_json,
@@ -82,7 +82,7 @@ def submit(
     check_folder(store, checked, team, job, files)
     fingerprint = upload(store, spec, files, team, job)
     if not as_json:
-        out.print(f"uploaded [bold]{team}/{job}[/] to {escape(store.url)}")
+        out.print(f"uploaded [bold]{team}/{job}[/] to {literal(store.url)}")
         print_notes(notes)
     if not wait:
         _print_answer(store, team, job, fingerprint, as_json=as_json)
@@ -127,7 +127,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
         return
     from rich.measure import Measurement
 
-    messages = [escape(row.queue.text if row.queue else row.message) for row in rows]
+    messages = [literal(row.queue.text if row.queue else row.message) for row in rows]
     table = _job_table(rows)
     if Measurement.get(out, out.options, table).maximum + _MESSAGE_WIDTH <= out.width:
         out.print(_job_table(rows, messages), soft_wrap=False)
@@ -135,7 +135,7 @@ def list_jobs(as_json: JsonOption = False) -> None:
     out.print(table, soft_wrap=False)
     for row, message in zip(rows, messages, strict=True):
         if row.state != "deployed":
-            out.print(f"{escape(row.job)}: {message}")
+            out.print(f"{literal(row.job)}: {message}")
 
 
 def _job_table(rows: Sequence[ListedJob], messages: Sequence[str] = ()) -> Table:
@@ -151,7 +151,7 @@ def _job_table(rows: Sequence[ListedJob], messages: Sequence[str] = ()) -> Table
         served = f"version {row.served.version}" if row.served else ""
         state, version = f"[{color}]{row.state}[/]", str(row.version or "")
         state += ", [yellow]paused[/]" if row.paused else ""
-        table.add_row(escape(row.job), state, version, served, ago(row.updated), *message)
+        table.add_row(literal(row.job), state, version, served, ago(row.updated), *message)
     return table
 
 
@@ -221,7 +221,7 @@ def _command(job: str, command: str, body: object, *, as_json: bool) -> None:
     if as_json:
         print_json({"schema": 1, "job": f"{team}/{name}", "message": message})
     else:
-        out.print(f"{escape(f'{team}/{name}')}: {escape(message)}")
+        out.print(f"{literal(f'{team}/{name}')}: {literal(message)}")
 
 
 def open_root() -> Store:
@@ -247,7 +247,7 @@ def accepted_spec(store: Store, team: str, job: str) -> dict[str, Any] | None:
 def print_step(status: Status) -> None:
     """Print a status as a line."""
     color = COLORS.get(status.state, "default")
-    err.print(f"  [{color}]{status.state:<17}[/] {escape(status.message)}")
+    err.print(f"  [{color}]{status.state:<17}[/] {literal(status.message)}")
 
 
 def raise_for(status: Status) -> None:

@@ -207,7 +207,7 @@ class JobView:
             rows += [
                 ("version", f"{self.record.version}{state}"),
                 ("run key", self.record.run_key),
-                ("data", "\n".join(f"{item.key}, {item.size:,} bytes" for item in self.record.data)),
+                ("data", [f"{item.key}, {item.size:,} bytes" for item in self.record.data]),
             ]
         if self.spec:
             rows += [("model", ", ".join(model["name"] for model in self.spec["models"]))]
@@ -244,7 +244,7 @@ def describe_job(store: Store, job: JobName, settings: Settings) -> JobView:
 def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the content of a run's ``result.json`` as names and values."""
     tuned = sorted(set(result.get("tuned", result["best_params"])) & result["best_params"].keys())
-    parameters = "\n".join(f"{name} = {result['best_params'][name]}" for name in tuned)
+    parameters = [f"{name} = {result['best_params'][name]}" for name in tuned]
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in result["seconds"].items())
     return [
         ("best model", f"{result['model']} on {result['engine']}"),
@@ -261,9 +261,9 @@ def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def runner_facts(runner: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the outcome of the trainer's process as names and values."""
-    rows = [("trainer", f"{runner['runner']}, exit code {runner['exit_code']}")]
+    rows: list[tuple[str, Any]] = [("trainer", f"{runner['runner']}, exit code {runner['exit_code']}")]
     if runner["runner"] == "docker":
-        labels = "\n".join(f"{name}={value}" for name, value in sorted(runner["labels"].items()))
+        labels = [f"{name}={value}" for name, value in sorted(runner["labels"].items())]
         times = f"{runner['started'][:19]} to {runner['finished'][:19]} UTC"
         rows += [
             ("image", runner["image"]),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from dmls_core.cli.console import JsonOption, out, print_json, say
+from dmls_core.cli.console import JsonOption, literal, out, print_json, say
 from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.html.formats import ago
 from dmls_core.settings import load_settings
@@ -47,7 +46,7 @@ def list_keys(scope: ScopeArgument, as_json: JsonOption = False) -> None:
         print_json({"schema": 1, "keys": answer})
         return
     if not answer:
-        out.print(f"no keys yet: dmls keys create {escape(scope)} --name NAME")
+        out.print(f"no keys yet: dmls keys create {literal(scope)} --name NAME")
         return
     from rich.table import Table
 
@@ -57,7 +56,7 @@ def list_keys(scope: ScopeArgument, as_json: JsonOption = False) -> None:
     for key in answer:
         expires = key["expires"][:10] if key["expires"] else "never"
         cells = key["id"], key["name"], _opens(key), ago(key["created"]), key["created_by"], expires
-        table.add_row(*map(escape, cells))
+        table.add_row(*map(literal, cells))
     out.print(table, soft_wrap=False)
 
 
@@ -67,7 +66,7 @@ def revoke_key(
 ) -> None:
     """Revoke a key. Within 10 seconds, no request is accepted with it."""
     gone = _call("DELETE", scope, f"/{key_id}")
-    out.print(f"revoked: {escape(gone['name'])} ({gone['id']})")
+    out.print(f"revoked: {literal(gone['name'])} ({gone['id']})")
 
 
 def _call(method: str, scope: str, path: str = "", body: object = None) -> Any:  # noqa: ANN401 - JSON

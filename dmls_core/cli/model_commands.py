@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.markup import escape
 
 from dmls_core.cli.console import (
     DataArguments,
     JobArgument,
     JsonOption,
+    literal,
     out,
     parse_job,
     print_json,
@@ -117,7 +117,7 @@ def predict(
         with share_bar(f"predicting with {model} version {predictor.version}") as progress:
             n_rows = predict_file(predictor, rows, target or sys.stdout, progress, say)
     if target:
-        out.print(f"{n_rows:,} predictions by {model} version {predictor.version} in {escape(str(target))}")
+        out.print(f"{n_rows:,} predictions by {model} version {predictor.version} in {literal(target)}")
 
 
 def score(
@@ -157,7 +157,7 @@ def score(
         raise DataError(issues)
     if not as_json:
         for record in done:
-            out.print(f"{record.rows:,} predictions by version {record.version} in {escape(record.result)}")
+            out.print(f"{record.rows:,} predictions by version {record.version} in {literal(record.result)}")
 
 
 def _wait_scored(store: Store, name: JobName, uploaded: ObjectInfo) -> ScoringRecord:
@@ -328,7 +328,7 @@ def drift(
         print_json(report.as_json(team=name.team, job=name.name, run_key=run_key))
     else:
         _print(report)
-        out.print(f"page: {escape(str(page))}")
+        out.print(f"page: {literal(page)}")
     if report.verdict == "drifted":
         raise typer.Exit(_DRIFTED)
 
@@ -343,17 +343,17 @@ def _print(report: DriftResult) -> None:
         )
     for column in report.columns[:SHOWN]:
         table.add_row(
-            escape(column.name),
+            literal(column.name),
             column.role,
             f"[yellow]{column.verdict}[/]" if column.verdict == "drifted" else column.verdict,
             "" if column.psi is None else f"{column.psi:.3f}",
             "" if column.q_value is None else f"{column.q_value:.2g}",
-            escape(column.change),
+            literal(column.change),
         )
     out.print(table, soft_wrap=False)
     if (more := len(report.columns) - SHOWN) > 0:
         out.print(f"and {more:,} more columns on the page")
-    out.print(escape(report.summary))
+    out.print(literal(report.summary))
 
 
 def export(
@@ -390,8 +390,8 @@ def export(
     if as_json:
         print_json(done)
         return
-    out.print(f"{model} version {done['version']} is in {escape(str(folder))}:")
+    out.print(f"{model} version {done['version']} is in {literal(folder)}:")
     for file in done["files"]:
-        out.print(f"  {escape(file)}")
+        out.print(f"  {literal(file)}")
     if target == "onnx":
         out.print(f"ONNX Runtime agrees with the golden rows within {done['largest_difference']:.1g}")

@@ -7,9 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
-from dmls_core.cli.console import JobArgument, JsonOption, err, out, parse_job, print_json
+from dmls_core.cli.console import JobArgument, JsonOption, err, literal, out, parse_job, print_json
 from dmls_core.cli.platform_start import print_addresses, start
 from dmls_core.errors import DmlsError, PlatformError
 from dmls_core.settings import (
@@ -51,7 +50,7 @@ def demo(once: Annotated[bool, typer.Option("--once", help="Stop the platform af
     finally:
         if once:
             platform.down()
-            out.print("the platform has stopped; its data is kept in " + escape(str(platform.folder)))
+            out.print("the platform has stopped; its data is kept in " + literal(platform.folder))
     if not once:
         out.print("the platform keeps running: `dmls down` (or `make down`) stops it")
 
@@ -73,13 +72,13 @@ def down() -> None:
 
     platform = Platform()
     if not platform.folder.exists():
-        out.print(f"there is no platform in {escape(str(platform.folder))}")
+        out.print(f"there is no platform in {literal(platform.folder)}")
         return
     with err.status("stopping"):
         strays = platform.down()
     if strays:
         err.print(f"{len(strays)} stray processes were ended")
-    out.print("the platform has stopped; its data is kept in " + escape(str(platform.folder)))
+    out.print("the platform has stopped; its data is kept in " + literal(platform.folder))
 
 
 def env(as_json: JsonOption = False) -> None:
@@ -103,7 +102,7 @@ def env(as_json: JsonOption = False) -> None:
         print_json({"schema": 1, "environment": variables})
         return
     for name, value in sorted(variables.items()):
-        print(f"export {name}={shlex.quote(value)}")  # noqa: T201 - rich would replace :names: of emoji
+        print(f"export {name}={shlex.quote(value)}")  # noqa: T201 - a shell reads it as it is
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -130,10 +129,10 @@ def doctor(as_json: JsonOption = False) -> None:
         for check in checks:
             color = {"ok": "green", "missing": "yellow", "broken": "red"}[check.state]
             out.print(
-                f"[{color}]{check.state:<8}[/] [bold]{escape(check.name):<18}[/] {escape(check.message)}"
+                f"[{color}]{check.state:<8}[/] [bold]{literal(check.name):<18}[/] {literal(check.message)}"
             )
             if check.hint:
-                out.print(f"{'':<27} {escape(check.hint)}")
+                out.print(f"{'':<27} {literal(check.hint)}")
         _print_extensions(extensions)
     if any(check.state == "broken" for check in checks):
         raise typer.Exit(PlatformError.exit_code)
@@ -148,7 +147,7 @@ def _print_extensions(extensions: Sequence[Extension]) -> None:
         )
     out.print("[bold]extensions[/]")
     for (group, package), names in packages.items():
-        out.print(f"  {group:<10} {escape(package)}: {escape(', '.join(names))}")
+        out.print(f"  {group:<10} {literal(package)}: {literal(', '.join(names))}")
 
 
 def _state_json(state: State) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 import dmls_core
-from dmls_core.cli.console import err, facts
+from dmls_core.cli.console import err, facts, literal
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version
 from dmls_core.errors import PlatformError
 from dmls_core.settings import STATE_FILE
@@ -85,7 +85,7 @@ def prepare_image() -> None:
         if last:
             err.print(f"[yellow]the image {TRAINER_IMAGE} was not built:[/]\n{escape(last)}")
     except (DockerException, OSError) as error:
-        err.print(f"[yellow]the image {TRAINER_IMAGE} was not built:[/] {escape(str(error))}")
+        err.print(f"[yellow]the image {TRAINER_IMAGE} was not built:[/] {literal(error)}")
     finally:
         client.close()
 
@@ -117,7 +117,7 @@ def _build(client: Any, root: Path, revision: str) -> str:  # noqa: ANN401 - the
             text = str(entry.get("stream") or entry.get("error") or "").strip()
             if text:
                 lines.append(text)
-                status.update(f"building: {escape(text.splitlines()[0][:100])}")
+                status.update(f"building: {literal(text.splitlines()[0][:100])}")
             if "error" in entry:
                 return "\n".join(lines[-_KEPT_LINES:])
     return ""

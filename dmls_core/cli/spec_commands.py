@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 
 from dmls_core.cli.console import (
     DataArguments,
@@ -19,6 +18,7 @@ from dmls_core.cli.console import (
     SpecArgument,
     err,
     facts,
+    literal,
     out,
     print_json,
     say,
@@ -52,7 +52,7 @@ def validate(
         answer = {"valid": True, "errors": [], "notes": list(notes), "spec": checked.as_json()}
         print_json({"schema": 1, **answer})
         return
-    out.print(f"[bold green]valid:[/] {escape(str(spec))}")
+    out.print(f"[bold green]valid:[/] {literal(spec)}")
     if note := sample_note(files, checked, IntakeLimits.from_environment()):
         err.print(note)
     print_notes(notes)
@@ -64,7 +64,7 @@ def validate(
 def print_notes(notes: Sequence[str]) -> None:
     """Print what the user should know of the data."""
     for note in notes:
-        err.print(f"[bold yellow]note:[/] {escape(note)}")
+        err.print(f"[bold yellow]note:[/] {literal(note)}")
 
 
 def schema() -> None:
@@ -109,7 +109,7 @@ def gist(spec: Spec) -> list[tuple[str, str]]:
     return [
         *source,
         ("models", ", ".join(search.name for search in spec.models)),
-        ("trials", f"{spec.n_trials}, {spec.search.strategy} search, {spec.search.folds} folds"),
+        ("trials", f"up to {spec.n_trials}, {spec.search.strategy} search, {spec.search.folds} folds"),
         ("target", spec.columns.target),
         ("features", features),
         ("metric", spec.search.metric),
@@ -158,7 +158,7 @@ def plan(
         return
     facts(_lines(estimate))
     for warning in estimate.warnings:
-        err.print(f"[bold yellow]warning:[/] {escape(warning)}")
+        err.print(f"[bold yellow]warning:[/] {literal(warning)}")
 
 
 def _lines(plan: RunPlan) -> list[tuple[str, Any]]:

@@ -14,7 +14,15 @@ from dmls_core.devstack.airflow import Runner
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
 from dmls_core.devstack.processes import SERVICE_VARIABLE
-from dmls_core.devstack.supervisor import RUNNING_STATES, Service, Stop, Supervisor, last_lines, wait_until
+from dmls_core.devstack.supervisor import (
+    RUNNING_STATES,
+    START_RETRIES,
+    Service,
+    Stop,
+    Supervisor,
+    last_lines,
+    wait_until,
+)
 from dmls_core.errors import PlatformError
 
 Progress = Callable[[str, str, float], None]
@@ -181,16 +189,22 @@ class Startup:
             self.supervisor.stop_program(name)
         self.supervisor.start_program(name)
 
+        log, starts = self.supervisor.log_of(name), set[int]()
+
         def answers() -> bool:
             if given_up.is_set():
                 raise PlatformError("given up, since something else failed")
             info = self.supervisor.info(name)
-            if info["statename"] not in RUNNING_STATES:
+            starts.add(info["start"])
+            # supervisord itself counts only the starts that fail within a second.
+            if info["statename"] not in RUNNING_STATES or len(starts) > START_RETRIES:
                 raise PlatformError("it ended again and again")
             return info["statename"] == "RUNNING" and service.ready(float(info["start"]))
 
         try:
-            wait_until(answers, service.seconds)
+            # On a busy machine, a service that still writes will respond.
+            wait_until(answers, service.seconds, lambda: log.stat().st_size if log.exists() else 0)
         except PlatformError as error:
-            log = self.supervisor.log_of(name)
-            raise PlatformError(f"{name} did not start: {error}\n{last_lines(log)}\nsee {log}") from error
+            raise PlatformError(
+                f"{name} did not start: {error}\n{last_lines(log)}\nsee {log}; `dmls up` goes on from here"
+            ) from error

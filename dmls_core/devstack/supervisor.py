@@ -40,7 +40,7 @@ class Service:
         command: program and arguments; no secrets, since every user can list them.
         environment: variables in addition to those of all services; may hold secrets.
         ready: whether the process that started at the given time (seconds since the epoch) responds.
-        seconds: longest time until it responds.
+        seconds: longest time until it responds, from the last line in its log.
         stale: files (glob patterns) of a killed predecessor to remove first.
         late_arguments: ``module:function`` and its arguments, called at each start; it returns further
             arguments of ``command``.
@@ -74,13 +74,21 @@ def http_text(url: str, status: int = 200, *, seconds: float = PROBE_SECONDS) ->
     return response.text if response.status_code == status else None
 
 
-def wait_until(ready: Callable[[], bool], seconds: float) -> None:
-    """Wait until ``ready()``, which may raise to stop waiting; raise ``PlatformError`` after ``seconds``."""
-    end = time.monotonic() + seconds
+def wait_until(
+    ready: Callable[[], bool], seconds: float, activity: Callable[[], object] = lambda: None
+) -> None:
+    """Wait until ``ready()``, which may raise to stop waiting.
+
+    Raise ``PlatformError`` after ``seconds`` in which ``activity()`` has not changed.
+    """
+    begun, last = time.monotonic(), activity()
+    end = begun + seconds
     pause = FIRST_PAUSE
     while not ready():
+        if (latest := activity()) != last:
+            last, end = latest, time.monotonic() + seconds
         if time.monotonic() > end:
-            raise PlatformError(f"no answer after {seconds:.0f} s")
+            raise PlatformError(f"no answer after {time.monotonic() - begun:.0f} s")
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE)
 
@@ -132,6 +140,8 @@ NOT_RUNNING, ALREADY_STARTED, BAD_NAME = 70, 60, 10
 """Faults of supervisord's XML-RPC that mean that nothing needs to be done."""
 
 CONFIG = "supervisord.conf"
+
+START_RETRIES = 5
 
 RUNNING_STATES = ("STARTING", "RUNNING", "BACKOFF")
 
@@ -196,7 +206,7 @@ class Supervisor:
                 "autostart": "false",
                 "autorestart": "true",
                 "startsecs": "1",
-                "startretries": "5",
+                "startretries": str(START_RETRIES),
                 "stopsignal": stop.signal,
                 "stopwaitsecs": str(stop.seconds),
                 "stopasgroup": "true",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmls_core.html.formats import Matrix, TableData
+from dmls_core.visible_text import visible_lines
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,7 +37,9 @@ STATIC = Path(__file__).parent / "static"
 
 
 def create_environment(*folders: Path) -> Environment:
-    """Return a Jinja2 environment that escapes all values and rejects undefined ones.
+    """Return a Jinja2 environment that shows all values literally and rejects undefined ones.
+
+    A value has escapes for what HTML or a browser would obey; the filter ``e`` leaves the second kind out.
 
     ``folders`` are searched for templates before the folder of this package.
     """
@@ -48,6 +51,7 @@ def create_environment(*folders: Path) -> Environment:
         loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -63,6 +67,12 @@ def create_environment(*folders: Path) -> Environment:
         "write_number": formats.number,
     }
     return environment
+
+
+def _finalize(value: object) -> object:
+    from markupsafe import Markup
+
+    return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache

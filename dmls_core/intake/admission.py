@@ -314,7 +314,7 @@ def _accepted(store: Store, spec: Spec, record: JobRecord) -> str:
     models = ", ".join(model.name for model in spec.models)
     named = spec.data.source.label if spec.data.source else spec.data.path
     files = ", ".join(item.key.rpartition("/")[2] for item in record.data) or named or "its data"
-    trials = "1 trial" if spec.n_trials == 1 else f"{spec.n_trials} trials"
+    trials = "1 trial" if spec.n_trials == 1 else f"up to {spec.n_trials} trials"
     what = f"Accepted as version {record.version}: {models}, {trials}, on {files}."
     if store.head(layout.run_folder(record.team, record.name, record.run_key) + layout.RESULT):
         return f"{what} This spec was already trained on this data; its result is used."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 from dmls_core.errors import ValidationIssue
 from dmls_core.store import ServedModel
+from dmls_core.visible_text import visible
 
 SCHEMA = 1
 State = Literal[
@@ -172,17 +172,9 @@ def status_page(status: Status) -> str:
 
 def escape(text: str) -> str:
     """Return one line of Markdown that shows ``text`` literally, including hidden characters."""
-    shown = "".join(map(_visible, text[:MAX_SHOWN])) + ("..." if len(text) > MAX_SHOWN else "")
+    shown = visible(text[:MAX_SHOWN]) + ("..." if len(text) > MAX_SHOWN else "")
     shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _LINE_START.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", shown))
-
-
-def _visible(character: str) -> str:
-    if character in "\r\n\t":
-        return " "
-    if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
-        return f"U+{ord(character):04X}"
-    return character
 
 
 def _row(issue: ValidationIssue) -> str:

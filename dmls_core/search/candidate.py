@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dmls_core.models.engines import BoostingEngine, ForestEngine
-from dmls_core.search.boosting.objective import BoostingObjective
+from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
+from dmls_core.search.boosting.objective import BoostingObjective, without_rounds
 from dmls_core.search.boosting.shrinkage import resolve
 from dmls_core.search.forest.objective import ForestObjective
+from dmls_core.search.forest.space import structural
 from dmls_core.search.objective import CrossValidation
 from dmls_core.search.samplers.strategy import SearchStrategy, load_strategy
 from dmls_core.search.task import grid_size
+from dmls_core.spec.definitions import space_size
 
 if TYPE_CHECKING:
     from dmls_core.search.objective import Objective
@@ -55,6 +57,29 @@ class ModelCandidate:
         if not suggested.searched:
             return taken > 0
         return self.grid and taken >= grid_size(suggested)
+
+
+def expected_trials(models: Sequence[tuple[Engine, Space]], strategy: SearchStrategy, n_trials: int) -> int:
+    """Return how many trials a search runs if nothing stops it.
+
+    They are fewer than ``n_trials`` if no more can differ: one forest scores all its smaller sizes.
+    """
+    limits = [_most_trials(engine, space, strategy, alone=len(models) == 1) for engine, space in models]
+    return min(n_trials, sum(n_trials if limit is None else limit for limit in limits))
+
+
+def _most_trials(engine: Engine, space: Space, strategy: SearchStrategy, *, alone: bool) -> int | None:
+    """Return how many different trials a model has; ``None`` if there is no limit."""
+    forest = isinstance(engine, ForestEngine)
+    suggested = structural(space, engine.device) if forest else space
+    if isinstance(engine, BoostingEngine):
+        suggested = without_rounds(space)
+    if not suggested.searched:
+        return 1
+    if forest:
+        # Successive halving of a single model starts its grid again.
+        return None if alone else space_size(suggested.searched)
+    return grid_size(suggested) if strategy.grid else None
 
 
 def make_candidate(

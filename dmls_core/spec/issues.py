@@ -11,6 +11,7 @@ from typing import Final
 from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.settings import SpecLimits
 from dmls_core.spec.positions import Path, Positions
+from dmls_core.visible_text import visible
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST = 60
@@ -54,12 +55,8 @@ def describe(value: object) -> str:
 
 def quoted(text: str) -> str:
     """Write a string as TOML would, on one line."""
-    written = json.dumps(text, ensure_ascii=False)
-    # JSON allows characters that terminals interpret or do not show.
-    return "".join(
-        c if c.isprintable() else json.dumps(c)[1:-1] if ord(c) > 0x7F else f"\\u{ord(c):04x}"
-        for c in written
-    )
+    # JSON has the same escapes for less characters.
+    return visible(json.dumps(text, ensure_ascii=False))
 
 
 def looks_bare(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ import tomli
 
 from dmls_core.errors import SpecError, ValidationIssue
 from dmls_core.settings import SpecLimits
-from dmls_core.spec.issues import IssueCollector
+from dmls_core.spec.issues import IssueCollector, quoted
 from dmls_core.spec.positions import Lines, Path, Positions, Token, tokens
 from dmls_core.spec.tables import KEYS, RESERVED
 
@@ -227,5 +226,4 @@ def _text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise SpecError(f"{text[:40]!r} cannot be written into a spec: it is not valid Unicode") from error
-    # TOML has JSON's escapes, and one more control character.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return quoted(text)

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
 from dmls_core.store.base import CHUNK, ObjectInfo, Store, check_key, file_sha256
+from dmls_core.visible_text import visible
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +192,9 @@ class LocalStore(Store):
             except FileNotFoundError:
                 continue  # deleted in the meantime
             except OSError as error:
-                logger.warning("left out of the listing of %s: %s: %s", self.url, key, error.strerror)
+                logger.warning(
+                    "left out of the listing of %s: %s: %s", self.url, visible(key), error.strerror
+                )
                 continue
             yield info
 

@@ -35,7 +35,7 @@ from dmls_core.training.ensemble import Chosen, average_boosters, build_ensemble
 from dmls_core.training.memory import describe_stored, run_memory
 from dmls_core.training.model_folder import describe_size, export_model, write_companions
 from dmls_core.training.nodes import open_cluster
-from dmls_core.training.prepare import describe_search, prepare_models, sample_rows
+from dmls_core.training.prepare import prepare_models, sample_rows
 from dmls_core.training.prepared import Prepared
 from dmls_core.training.progress import Progress, format_score
 from dmls_core.training.request import TrainingJob
@@ -47,8 +47,7 @@ def join_search(job: TrainingJob, folder: RunFolder, progress: Progress) -> dict
     """Run trials of a search that another trainer leads, until none is left."""
     with progress.phase("load"):
         models = prepare_models(job)
-    progress.enter("searching", describe_search(job, models))
-    run_worker(job, [model.candidate for model in models], folder, progress, stop=lambda: False)
+    run_worker(job, models, folder, progress, stop=lambda: False)
     return {"schema": 1, "status": "helped", "run_key": job.key, "worker": job.request.worker}
 
 
@@ -68,7 +67,6 @@ def run_pipeline(
         for warning in models[0].data.warnings:
             progress.warn(warning)
         with progress.phase("search"):
-            progress.enter("searching", describe_search(job, models))
             try:
                 winners = search_models(job, models, folder, progress, stop=validation.failed)
             finally:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
 from dmls_core.models.engines import BoostingEngine, Engine, ForestEngine
 from dmls_core.search.boosting.shrinkage import resolve
+from dmls_core.search.candidate import expected_trials
+from dmls_core.search.samplers.strategy import load_strategy
 from dmls_core.search.task import Space, enough_folds
 from dmls_core.serving.formats.base import export_format
 from dmls_core.spec import ModelDefinition, Spec
@@ -172,7 +174,7 @@ class RunPlan:
     Attributes:
         rows: rows with a target.
         features: columns of the matrix.
-        trials: number of trials in the spec.
+        trials: number of trials; fewer than in the spec if no others differ.
         matrix_bytes: the features as float32.
         memory_bytes: maximum memory of the trainer and of the validation beside it, without cached files.
         memory: the same of each phase.
@@ -221,7 +223,9 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
     load = factor * (time.monotonic() - begun)
     names = [search.name for search in spec.models]
     tried = worth_trying(names, len(data.labels or ()), data.train.shape[1])
-    models = tuple(_plan_model(spec, search, data, factor) for search in spec.models if search.name in tried)
+    loaded = [_load_model(spec, search, data) for search in spec.models if search.name in tried]
+    models = tuple(_plan_model(spec, model, data, factor) for model in loaded)
+    engines = [(model.engine, model.space) for model in loaded]
     rows, features = len(data.train) + len(data.test) + data.left_out, data.train.shape[1]
     size = TableSize(round(rows * factor), features, round(sample_size.text_bytes * factor))
     limit = run_memory(spec) if limit is None else limit
@@ -241,7 +245,7 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
     return RunPlan(
         rows=size.rows,
         features=features,
-        trials=spec.n_trials,
+        trials=expected_trials(engines, load_strategy(spec.search.strategy), spec.n_trials),
         matrix_bytes=size.matrix_bytes,
         memory_bytes=phases.peak,
         memory=phases,
@@ -253,13 +257,27 @@ def plan_run(spec: Spec, paths: Sequence[Path], *, factor: float = 1.0, limit: i
     )
 
 
-def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) -> ModelPlan:
+class _LoadedModel(NamedTuple):
+    """A model with its engine, and its space on this data; trials learn ``speedup`` times as fast."""
+
+    definition: ModelDefinition
+    device: str
+    engine: Engine
+    space: Space
+    speedup: int
+
+
+def _load_model(spec: Spec, search: ModelSearch, data: Prepared) -> _LoadedModel:
     model = CATALOGUE[search.name]
     weighted = spec.columns.weight is not None
-    device = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
-    engine, hyperparameters = choose_engine(device, model, search.hyperparameters, weighted=weighted)
+    requested = "cpu" if spec.resources.nodes > 1 else spec.resources.engine
+    device, hyperparameters = choose_engine(requested, model, search.hyperparameters, weighted=weighted)
     space, speedup = resolve(Space.of(hyperparameters), len(data.train), len(data.labels or ()), model.family)
-    fitter = load_engine(engine, model.name)
+    return _LoadedModel(model, device, load_engine(device, model.name), space, speedup)
+
+
+def _plan_model(spec: Spec, loaded: _LoadedModel, data: Prepared, factor: float) -> ModelPlan:
+    model, device, fitter, space, speedup = loaded
     if fitter.native_categories:
         fitter.categories = data.categories
     cost = estimate_largest_fit(fitter, model, space, data, spec.search.seed)
@@ -270,8 +288,8 @@ def _plan_model(spec: Spec, search: ModelSearch, data: Prepared, factor: float) 
     cost_of_search = _fits(fitter, spec, folds, sizes_of(model, space)) / speedup
     return ModelPlan(
         name=model.name,
-        engine=engine,
-        why=missing_for_gpu(model) if engine == "cpu" and "gpu" in model.engines else "",
+        engine=device,
+        why=missing_for_gpu(model) if device == "cpu" and "gpu" in model.engines else "",
         searched=tuple(space.searched),
         fit_seconds=cost.seconds * factor,
         search_seconds=cost.seconds * factor * (cost_of_search if space.searched else 1),

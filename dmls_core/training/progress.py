@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from dmls_core.training.run_folder import RunFolder
 
@@ -66,6 +66,7 @@ class Progress:
         self._until: float | None = None
         self._foreseen: float | None = None
         self._said = time.monotonic()
+        self._earlier: dict[str, Any] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -86,6 +87,8 @@ class Progress:
     def enter(self, state: State, message: str) -> None:
         """Enter a state and log it."""
         self._state = state
+        # Until the trials of an earlier attempt are read: its progress must not fall to 0.
+        self._earlier = self._folder.earlier_progress() if state == "loading" else {}
         self.note(message)
         self._write(message)
 
@@ -98,11 +101,18 @@ class Progress:
         """Log a warning."""
         self.note(f"warning: {message}")
 
-    def resume(self, task: SearchTask, done: list[Trial]) -> None:
-        """Count trials of an earlier attempt."""
+    def expect(self, total: int) -> None:
+        """Set the number of trials; log it if it is smaller than what was requested."""
+        if total < self._total:
+            trials = "1 trial" if total == 1 else f"{total} trials"
+            self.note(f"{trials} instead of {self._total}: no others differ")
+        self._total = total
+
+    def resume(self, task: SearchTask, done: list[Trial], *, shared: bool = False) -> None:
+        """Count the trials of an earlier attempt, and of the other trainers of a ``shared`` search."""
         for trial in done:
             self._count(task, trial)
-        if done:
+        if done and not shared:
             self.note(f"found {len(done)} trials of an earlier attempt: they are not run again")
 
     def limit(self, seconds: float | None) -> None:
@@ -201,6 +211,7 @@ class Progress:
                 "remaining_seconds": self._remaining(),
                 "message": message,
             }
+            | self._earlier
         )
 
 

@@ -33,11 +33,12 @@ from dmls_core.training.request import (
     read_spec,
 )
 from dmls_core.training.run_folder import RunFolder
+from dmls_core.visible_text import visible_lines
 
 
 def _to_stderr(line: str) -> None:
     """Print a line for people; stdout is for results."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the trainer's log
+    print(visible_lines(line), file=sys.stderr, flush=True)  # noqa: T201 - the trainer's log
 
 
 def train(request: TrainRequest, *, progress: Callable[[str], None] = _to_stderr) -> dict[str, Any]:
@@ -195,10 +196,11 @@ def run_train(request: TrainRequest, *, as_json: bool = False) -> None:
     if result["status"] == "helped":
         sys.stdout.write(f"worker {request.worker} is done; worker 0 continues\n")
         return
+    trials = "1 trial" if result["n_trials"] == 1 else f"{result['n_trials']} trials"
     sys.stdout.write(
         f"{result['model']} on {result['engine']}: {result['metric']} {format_score(result['score'])} on "
         f"{result['data']['holdout_rows']} rows held out, {format_score(result['cv_score'])} in the search, "
-        f"{result['n_trials']} trials, {result['seconds']['total']:.1f} s\n{request.out}\n"
+        f"{trials}, {result['seconds']['total']:.1f} s\n{request.out}\n"
     )
 
 

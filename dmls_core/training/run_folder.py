@@ -116,6 +116,14 @@ class RunFolder:
         )
         self.progress(self._progress | {"state": "failed", "message": str(error)})
 
+    def earlier_progress(self) -> dict[str, Any]:
+        """Return ``finished`` and ``best`` of an earlier attempt's ``progress.json``, if there is one."""
+        try:
+            earlier = self._read(layout.PROGRESS)
+        except StoreError:  # also if it is damaged: it is replaced
+            return {}
+        return {name: earlier[name] for name in ("finished", "best") if name in earlier}
+
     def progress(self, progress: dict[str, Any]) -> None:
         """Write ``progress.json``, unless the folder may be another run's."""
         if not self._claimed:

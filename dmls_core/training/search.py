@@ -10,7 +10,7 @@ from functools import partial
 
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.search.callbacks import early_stopping
-from dmls_core.search.candidate import ModelCandidate
+from dmls_core.search.candidate import ModelCandidate, expected_trials
 
 # Here, not in a function: Optuna keeps failed imports, and with them the variables of every calling function.
 from dmls_core.search.optimize import SearchWorker, optimize
@@ -21,7 +21,7 @@ from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
 from dmls_core.search.winners import pick_winner, pick_winners
 from dmls_core.spec import Spec
-from dmls_core.training.prepare import PreparedModel
+from dmls_core.training.prepare import PreparedModel, describe_search
 from dmls_core.training.progress import Progress
 from dmls_core.training.request import TrainingJob
 from dmls_core.training.run_folder import RunFolder, SearchClock
@@ -41,7 +41,7 @@ def search_models(
     Raise ``DataError`` if no trial is complete, and ``PlatformError`` if the study database failed.
     """
     candidates = [model.candidate for model in models]
-    trials = run_worker(job, candidates, folder, progress, stop)
+    trials = run_worker(job, models, folder, progress, stop)
     mean = job.spec.search.ensemble == "auto"
     winners = pick_winners(candidates, trials) if mean else [pick_winner(candidates, trials)]
     shortfall = describe_shortfall(job.spec, candidates, trials)
@@ -78,12 +78,13 @@ def describe_shortfall(spec: Spec, candidates: Sequence[ModelCandidate], trials:
 
 def run_worker(
     job: TrainingJob,
-    candidates: Sequence[ModelCandidate],
+    models: Sequence[PreparedModel],
     folder: RunFolder,
     progress: Progress,
     stop: Callable[[], bool],
 ) -> list[Trial]:
     """Run this worker's part of the search (the leader's lasts to the end); return the ended trials."""
+    candidates = [model.candidate for model in models]
     spec, task = job.spec, candidates[0].task
     worker = SearchWorker(job.request.worker, spec.search.max_workers if job.study else 1)
 
@@ -103,8 +104,11 @@ def run_worker(
             )
 
     done = read_trials()
+    engines = [(candidate.task.engine, candidate.space) for candidate in candidates]
+    progress.expect(expected_trials(engines, candidates[0].strategy, spec.n_trials))
+    progress.resume(task, done, shared=bool(job.study))
+    progress.enter("searching", describe_search(job, models))
     if not job.study:
-        progress.resume(task, done)
         progress.seconds["search"] = sum(trial.seconds for trial in done)
     # Only the leader keeps the time: helpers come and go.
     clock = SearchClock(folder, spec.search.timeout if worker.leads else None)

@@ -18,6 +18,7 @@ from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.intake import admit, find_submissions, report_check, report_failure
 from dmls_core.store import Registry, Store, layout
+from dmls_core.visible_text import visible
 
 if TYPE_CHECKING:
     from dmls_core.intake.column_check import Findings
@@ -85,7 +86,7 @@ class AdmitOperator(BaseOperator):
                 return self._admit(store, team, job)
             except Exception as error:
                 store.head(layout.snapshot("none"))  # raises if the store itself is down
-                self.log.exception("cannot check %s/%s, try %s of %s", team, job, attempt, TRIES)
+                self.log.exception("cannot check %s, try %s of %s", visible(f"{team}/{job}"), attempt, TRIES)
                 failure = error
             if attempt < TRIES:
                 time.sleep(PAUSE)
@@ -108,7 +109,7 @@ class AdmitOperator(BaseOperator):
             gpus=settings.gpus,
             check_source=_check_source,
         )
-        self.log.info("%s/%s: %s: %s", team, job, outcome.state, outcome.message)
+        self.log.info("%s", visible(f"{team}/{job}: {outcome.state}: {outcome.message}"))
         if outcome.state == "rejected" and not outcome.unchanged:
             notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
         return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}

@@ -14,6 +14,7 @@ from dmls_core.airflow.operations.scoring_trigger import scoring_trigger
 from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
 from dmls_core.errors import PlatformError, UserError
 from dmls_core.store import Registry, Store, layout
+from dmls_core.visible_text import visible
 
 DAG_ID = "dmls.score"
 FILES = "dmls-scoring"
@@ -71,10 +72,10 @@ class ScoreOperator(BaseOperator):
             try:
                 done.append(self._score(store, team, job, file))
             except UserError as error:
-                self.log.error("%s/%s: %s", team, job, error)
+                self.log.error("%s", visible(f"{team}/{job}: {error}"))
                 wrong.append(f"{team}/{job}: {error}")
             except Exception as error:
-                self.log.exception("%s/%s: %s cannot be scored now", team, job, file)
+                self.log.exception("%s cannot be scored now", visible(f"{team}/{job}: {file}"))
                 again.append(f"{team}/{job}/{file}: {error}")
         if again:  # a retry leaves out what has been scored
             raise PlatformError("; ".join([*again, *wrong]))

@@ -5,8 +5,10 @@ A failing task writes the status once. If the store refuses that, or the process
 
 from __future__ import annotations
 
+import json
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -19,10 +21,18 @@ from dmls_core.store import Store, layout
 
 log = logging.getLogger(__name__)
 
+MAX_EVENTS = 50
+"""Entries of the audit log about a DAG that are read."""
+
 GRACE_SECONDS = 20.0
 """Time for a task to report its failure after its run has ended."""
 
 MESSAGE = "The run failed, and its tasks could not write why. Their logs are in Airflow"
+
+STOPPED = "{} stopped the run in Airflow. To go on, clear its tasks that did not succeed"
+
+_MARKING = ("patch_dag_run", "patch_task_instance", "patch_task_group_instances")
+"""Events of Airflow's audit log for runs and tasks that a person gives another state."""
 
 
 @dataclass
@@ -57,7 +67,19 @@ class UnreportedFailures:
             return
         runs = database.dag_runs(session, dag_id, limit=1, run_id=_run_id(status))
         if runs and runs[0].state == "failed":
-            update_run_status(store, team, job, status.run_key, "failed", MESSAGE, run=status.run)
+            person = _who_stopped(session, dag_id, runs[0].run_id)
+            message = STOPPED.format(person) if person else MESSAGE
+            update_run_status(store, team, job, status.run_key, "failed", message, run=status.run)
+
+
+def _who_stopped(session: Session, dag_id: str, run_id: str) -> str:
+    """Return who marked a run, or a task of it, as failed last; an empty text if no one has."""
+    for event in database.audit_events(session, dag_id, _MARKING, MAX_EVENTS):
+        with suppress(ValueError):
+            body = json.loads(event.extra or "{}")
+            if event.run_id == run_id and "failed" in (body.get("state"), body.get("new_state")):
+                return event.who or "Someone"
+    return ""
 
 
 def _run_id(status: Status) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
@@ -17,7 +19,7 @@ from dmls_core.airflow.runners.gpu_placement import estimate_gpu_memory
 from dmls_core.airflow.runners.runner import load_runner
 from dmls_core.airflow.runs.job import Job
 from dmls_core.airflow.settings import AirflowSettings
-from dmls_core.errors import RunnerError, SpecError, ValidationIssue
+from dmls_core.errors import ObjectMissingError, RunnerError, SpecError, ValidationIssue
 from dmls_core.hardware import parse_memory
 from dmls_core.models import CATALOGUE, for_engine
 from dmls_core.settings import (
@@ -215,13 +217,21 @@ class Trainer:
         return self.labels[KEY_LABEL]
 
 
+def _note_restart(store: Store, key: str) -> None:
+    """Replace the progress of an earlier try, which would pass for that of the new one."""
+    with suppress(ObjectMissingError, ValueError):  # there was none, or it is damaged
+        progress = json.loads(store.get(key))
+        starting = {"state": "loading", "remaining_seconds": None, "message": "starting the trainer again"}
+        store.put(key, json.dumps(progress | starting).encode())
+
+
 def make_trainer(
     job: Job, store: Store, settings: AirflowSettings, plan: Mapping[str, Any], labels: dict[str, str]
 ) -> Trainer:
     """Return the trainer of one worker; ``plan`` is its entry in the result of the task ``plan``.
 
     The leader's earlier ``error.json`` is deleted: it would be reported if this try is killed. So is the
-    request to leave that ended an earlier trainer of a helper.
+    request to leave that ended an earlier trainer of a helper. Its earlier ``progress.json`` is marked.
     """
     environment = _store_environment(job, store, settings.trainer_role)
     environment |= study_environment(job) | _data_limits() | _signing_key()
@@ -232,6 +242,8 @@ def make_trainer(
     if settings.cache:
         environment[CacheSettings.variable("bytes")] = str(parse_memory(settings.cache))
     store.delete(job.run_file(layout.leave(plan["worker"]) if plan["worker"] else layout.ERROR))
+    if not plan["worker"]:
+        _note_restart(store, job.run_file(layout.PROGRESS))
     return Trainer(
         arguments=trainer_arguments(job, store, plan),
         environment=environment,

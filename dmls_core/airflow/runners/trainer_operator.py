@@ -27,7 +27,7 @@ from dmls_core.airflow.runs.job import Job, job_of, read_result
 from dmls_core.airflow.runs.status import StatusReporter
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.errors import ObjectMissingError, RunnerError
+from dmls_core.errors import DmlsError, ObjectMissingError, RunnerError
 from dmls_core.search.study.elastic import JOIN_DELAY_SECONDS, joining
 from dmls_core.store import Store, layout
 from dmls_core.store.waiting_queue import dequeue, waiting_since
@@ -221,5 +221,9 @@ def raise_failure(job: Job, store: Store, reason: str, plan: Mapping[str, Any], 
         _end_helpers(plan)
     if of_user:
         raise AirflowFailException(error["message"])
+    if tries_remain:
+        message = f"The trainer {reason}. Airflow starts it again: it resumes at its last trial"
+        with suppress(DmlsError):
+            StatusReporter.of(job, store, context["run_id"]).running(message)
     why = f": {error['message']}" if error else " and wrote no error.json: see this task's log"
     raise RunnerError(f"the trainer {reason}{why}")

@@ -15,6 +15,7 @@ from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import DmlsError, StoreError, UserError
 from dmls_core.intake import State, update_run_status
 from dmls_core.store import Store, layout
+from dmls_core.visible_text import visible_lines
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class StatusReporter:
     def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         """Write the status, never over that of a newer submission; a backfill is only logged."""
         if self._run["backfill"]:
-            log.info("%s: %s", state, message)
+            log.info("%s: %s", state, visible_lines(message))
             return
         update_run_status(
             self._store,
@@ -98,7 +99,8 @@ def report_failure(context: Mapping[str, Any]) -> None:
         except StoreError as error:
             log.info("the trainer wrote no error.json: %s", error)
     reporter = StatusReporter.of(job, store, context["run_id"])
-    message = f"The task {task.task_id} failed: {message}"
+    count = f", {len(issues)} errors; the first" if len(issues) > 1 else ""
+    message = f"The task {task.task_id} failed{count}: {message.splitlines()[0] if issues else message}"
     try:
         reporter.report("failed", message, issues)
     except DmlsError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from dmls_core.devstack.context import Context, load_identity
 from dmls_core.devstack.doctor import machine
 from dmls_core.devstack.doctor.machine import Check
-from dmls_core.devstack.doctor.services import check_own_study, check_runner, service_checks
+from dmls_core.devstack.doctor.services import service_checks
 from dmls_core.devstack.platform import Platform, State, is_free
 from dmls_core.errors import DmlsError
 from dmls_core.settings import load_settings
@@ -36,14 +36,12 @@ def examine(platform: Platform) -> list[Check]:
         lambda: [machine.check_disk(state.folder)],
         lambda: [machine.check_docker()],
         lambda: [machine.check_gpus()],
-        lambda: [machine.check_fil()],
+        lambda: [machine.check_fil(_triton_pid(state))],
         lambda: [machine.check_nvforest()],
         lambda: _folder(state.folder),
         lambda: _embedded(state),
         lambda: _ports(state, ports),
-        lambda: [check_own_study(_context(state))] if embedded else [],
-        lambda: [check_runner(_context(state))] if embedded else [],
-        *service_checks(settings, embedded=embedded),
+        *service_checks(settings, _context(state) if embedded else None),
     ]
     with ThreadPoolExecutor(len(checks)) as pool:
         return [check for results in pool.map(_safely, checks) for check in results]
@@ -81,6 +79,10 @@ def _embedded(state: State) -> list[Check]:
         Check(f"service {service.name}", "broken", service.state, f"`dmls up` starts it; see {service.log}")
         for service in ill
     ]
+
+
+def _triton_pid(state: State) -> int | None:
+    return next((one.pid for one in state.services if one.name == "triton" and one.state == "RUNNING"), None)
 
 
 def _context(state: State) -> Context:

@@ -15,9 +15,10 @@ from packaging.requirements import Requirement
 from dmls_core import extensions
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE, engine_version, has_trainer_image
 from dmls_core.devstack.programs import find_uv
-from dmls_core.devstack.triton import find_genuine
+from dmls_core.devstack.triton import find_genuine, running_backend
 from dmls_core.errors import PlatformError
 from dmls_core.hardware import find_gpus
+from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS
 
 _OLDEST_PYTHON = (3, 11)
 
@@ -29,6 +30,9 @@ EXTRAS = {
 
 GIB = 2**30
 LITTLE_DISK, TOO_LITTLE_DISK = 5 * GIB, 1 * GIB
+
+
+_GENUINE_HINT = "set DMLS_TRITON_SERVER to a tritonserver with backends/fil/libtriton_fil.so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +124,14 @@ def check_docker() -> Check:
         return Check(
             "docker",
             "missing",
-            "no engine answers: trainers run as processes (the process runner)",
+            "no engine answers: `dmls up` chooses the process runner",
             "start a Docker engine, or set DOCKER_HOST to one",
         )
     if not has_trainer_image():
         return Check(
             "docker",
             "missing",
-            f"engine {version}, without the image {TRAINER_IMAGE}: trainers run as processes",
+            f"engine {version}, without the image {TRAINER_IMAGE}: `dmls up` chooses the process runner",
             "`dmls up` in the source tree builds it; or make images",
         )
     return Check("docker", "ok", f"engine {version}, image {TRAINER_IMAGE}")
@@ -158,8 +162,17 @@ def check_nvforest() -> Check:
     return Check("nvforest", "ok", f"models from MLflow and drift checks predict with nvForest {version}")
 
 
-def check_fil() -> Check:
-    """Check which FIL backend the embedded platform's Triton has."""
+def check_fil(pid: int | None) -> Check:
+    """Check which FIL backend the embedded platform's Triton has, or would have if it does not run.
+
+    ``pid`` is the process of the running Triton: this one may have other variables than ``dmls up`` had.
+    """
+    if pid is not None:
+        kind = running_backend(pid)
+        if kind == "genuine":
+            return Check("fil backend", "ok", f"the running Triton has the {DESCRIPTIONS[kind]}")
+        hint = f"{_GENUINE_HINT}; then `dmls down` and `dmls up`"
+        return Check("fil backend", "missing", f"the running Triton has a {DESCRIPTIONS[kind]}", hint)
     try:
         genuine = find_genuine()
     except PlatformError as error:
@@ -170,5 +183,5 @@ def check_fil() -> Check:
         "fil backend",
         "missing",
         "no genuine one: the embedded platform serves models by a stand-in (Treelite on the CPU)",
-        "set DMLS_TRITON_SERVER to a tritonserver with backends/fil/libtriton_fil.so",
+        _GENUINE_HINT,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,7 @@ from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import DmlsError, PlatformError
 from dmls_core.serving.triton.addresses import parse_address, split_addresses
-from dmls_core.settings import ENVIRONMENT, SIGNERS, SIGNING_KEY, ProcessSettings, Settings
+from dmls_core.settings import ENVIRONMENT, SIGNERS, SIGNING_KEY, Settings
 from dmls_core.store import layout
 from dmls_core.tracking.connection import server_version
 
@@ -47,18 +48,23 @@ _INTAKE = "dmls.intake"
 _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
-def service_checks(settings: Settings, *, embedded: bool = False) -> list[Callable[[], list[Check]]]:
+def service_checks(settings: Settings, embedded: Context | None = None) -> list[Callable[[], list[Check]]]:
     """Return the checks; each returns within seconds, even if its service hangs.
 
-    The REST API of an ``embedded`` Airflow shows no connections, since they are variables.
+    Args:
+        settings: the addresses of the services.
+        embedded: the embedded platform, if they are its services. Its Airflow is asked with the variables of
+            its own process; its REST API shows no connections, since they are variables.
     """
+    environment = _airflow_environment(embedded) if embedded else os.environ
     return [
+        *([lambda: [check_own_study(embedded)], lambda: [check_runner(embedded)]] if embedded else []),
         lambda: _store(settings),
         lambda: [_mlflow(settings)],
         lambda: _tritons(settings),
         lambda: check_served_versions(settings),
-        check_signing,
-        lambda: _airflow(settings, embedded=embedded),
+        lambda: [check_signing(environment)],
+        lambda: _airflow(settings, embedded=embedded is not None),
     ]
 
 
@@ -268,23 +274,22 @@ def _no_table(address: str, model: str, version: int) -> Check:
     return Check(SERVED, "broken", f"{address} does not serve the table endpoint of {model}", hint)
 
 
-def check_signing() -> list[Check]:
+def check_signing(environment: Mapping[str, str]) -> Check:
     """Check that models must be signed, and that the key that signs, if it is known here, is accepted."""
-    from dmls_core.serving.deployment.signature import public_key
-    from dmls_core.serving.deployment.signed_models import signers
+    from dmls_core.serving.deployment.signature import public_key, public_keys
 
-    key, name = ProcessSettings.from_environment().signing_key, "signed models"
+    key, signers, name = environment.get(SIGNING_KEY), environment.get(SIGNERS), "signed models"
     try:
-        accepted = signers()
+        accepted = public_keys(signers) if signers else []
         if key and public_key(key) not in accepted:
             hint = f"add its public key to {SIGNERS}: `openssl ec -in KEY -pubout`"
-            return [Check(name, "broken", f"models are signed with a key that is not in {SIGNERS}", hint)]
-    except (ValueError, PlatformError) as error:
-        return [Check(name, "broken", f"a key cannot be read: {error}", f"set {SIGNING_KEY} and {SIGNERS}")]
+            return Check(name, "broken", f"models are signed with a key that is not in {SIGNERS}", hint)
+    except ValueError as error:
+        return Check(name, "broken", f"a key cannot be read: {error}", f"set {SIGNING_KEY} and {SIGNERS}")
     if accepted:
-        return [Check(name, "ok", f"only models that a trainer signed are deployed ({SIGNERS})")]
+        return Check(name, "ok", f"only models that a trainer signed are deployed ({SIGNERS})")
     message = "whoever can write Triton's repository can have another model served"
-    return [Check(name, "missing", message, f"set {SIGNING_KEY} and {SIGNERS} for Airflow")]
+    return Check(name, "missing", message, f"set {SIGNING_KEY} and {SIGNERS} for Airflow")
 
 
 _STUDY_CHECK = f"connection {STUDY_CONNECTION}"
@@ -327,8 +332,7 @@ def check_own_study(context: Context) -> Check:
 
 def check_runner(context: Context) -> Check:
     """Ask the runner of the embedded platform what it lacks, in a process with Airflow's configuration."""
-    service = read_json(context.state / "services" / "airflow-scheduler.json") or {"environment": {}}
-    environment = {**base_environment(context), **service["environment"]}
+    environment = {**base_environment(context), **_airflow_environment(context)}
     command = [sys.executable, "-P", "-c", _CHECK_RUNNER]
     try:
         done = subprocess.run(
@@ -342,6 +346,13 @@ def check_runner(context: Context) -> Check:
         hint = "no search starts until this is fixed"
         return Check("runner", "broken", f"{name}: {'; '.join(lacking)}", hint)
     return Check("runner", "ok", f"{name} can start trainers")
+
+
+def _airflow_environment(context: Context) -> dict[str, str]:
+    """Return the variables with which the embedded Airflow was started."""
+    service = read_json(context.state / "services" / "airflow-scheduler.json") or {}
+    environment: dict[str, str] = service.get("environment", {})
+    return environment
 
 
 def _check_study_connection(rest: AirflowClient) -> Check:

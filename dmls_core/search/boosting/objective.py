@@ -76,6 +76,11 @@ class _StoppedError(Exception):
     """The search was stopped during a trial."""
 
 
+def without_rounds(space: Space) -> Space:
+    """Return the part of a space that needs boosters for each of its values."""
+    return Space({name: values for name, values in space.searched.items() if name != ROUNDS}, space.fixed)
+
+
 class BoostingObjective(Objective):
     """Scores all values of ``n_estimators`` on growing boosters; see ``Objective``.
 
@@ -91,8 +96,7 @@ class BoostingObjective(Objective):
         super().__init__(task, space)
         # A booster of less than one round would have the score of another model.
         self._speedup = min(speedup, scored_rounds(task.model, space)[0])
-        searched = {name: values for name, values in space.searched.items() if name != ROUNDS}
-        self.suggested = Space(searched, space.fixed)
+        self.suggested = without_rounds(space)
         self._binned = BinnedFolds(task)
 
     def evaluate(

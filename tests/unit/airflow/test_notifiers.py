@@ -24,10 +24,10 @@ from dmls_core.airflow.jobs.deadlines import notify_missed_deadline
 from dmls_core.airflow.notifiers import connection_id, notify
 from dmls_core.airflow.runs import status
 from dmls_core.airflow.shards import shard_file
-from dmls_core.errors import PlatformError, SpecError, StoreError
+from dmls_core.errors import PlatformError, SpecError, StoreError, UserError, ValidationIssue
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec
-from dmls_core.store import open_store
+from dmls_core.store import Registry, layout, open_store
 from dmls_core.testing.notifiers import TEXT, NotifierSuite
 from dmls_core.testing.stores import run_coroutine
 from tests.support.webhook import Webhook, webhook
@@ -242,7 +242,16 @@ def test_the_owner_of_a_first_submission_is_told_that_it_is_rejected(server, roo
     assert sorted(content["job"] for content in server.contents) == ["lab/New", "lab/new"][: 2 * sent]
 
 
-def test_a_failure_is_notified_even_if_the_store_is_down(server, accept, bundle, root, monkeypatch):
+@pytest.mark.parametrize(
+    ("store_is_down", "message"),
+    [
+        (True, "The task search failed: cannot reach the store"),
+        (False, "The task search failed, 2 errors; the first: the target has one class"),
+    ],
+)
+def test_a_failure_is_notified_even_if_the_store_is_down(
+    server, accept, bundle, root, monkeypatch, store_is_down, message
+):
     spec = (
         b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\nnotify = ["webhook:alerts"]'
     )
@@ -256,7 +265,12 @@ def test_a_failure_is_notified_even_if_the_store_is_down(server, accept, bundle,
     def away(*_: object, **__: object) -> None:
         raise StoreError("503 Slow Down")
 
-    monkeypatch.setattr(type(store), "read", away)
+    error = UserError([ValidationIssue("the target has one class"), ValidationIssue("it is empty")])
+    content = {"message": str(error), "issues": [issue.as_json() for issue in error.issues]}
+    folder = layout.run_folder("lab", "iris", Registry(store).job("lab", "iris").run_key)
+    store.put(folder + layout.ERROR, json.dumps(content).encode())
+    if store_is_down:
+        monkeypatch.setattr(type(store), "read", away)
     status.report_failure(
         {
             "task_instance": SimpleNamespace(task_id="search"),
@@ -269,7 +283,7 @@ def test_a_failure_is_notified_even_if_the_store_is_down(server, accept, bundle,
 
     (sent,) = server.contents
     assert (sent["event"], sent["job"]) == ("failed", "lab/iris")
-    assert sent["message"] == "The task search failed: cannot reach the store"
+    assert sent["message"] == message
 
 
 def test_a_spec_can_only_use_connections_made_for_notifications():

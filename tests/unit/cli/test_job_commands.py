@@ -15,6 +15,7 @@ from dmls_core.cli.job_commands import follow
 from dmls_core.intake import Status, admit, read_status, update_run_status, write_status
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import Registry, layout, open_store
+from dmls_core.visible_text import visible_lines
 
 
 @pytest.fixture
@@ -274,6 +275,15 @@ def test_an_odd_drop_hides_no_job(dmls, store):
     done = dmls("jobs")
     assert done.code == 0, done.err
     assert [line.split()[0] for line in done.out.splitlines()] == ["JOB", "sea/[/b]", "sea/plain"]
+
+
+def test_no_name_or_message_changes_the_screen(dmls, store):
+    write_status(store, "sea", "tides\u202e:id:", "rejected", "no data\nsea/waves  deployed\x1b[2J")
+    done = dmls("jobs")
+    assert r"sea/tides\u202e:id:" in done.out
+    assert r"no data\nsea/waves  deployed\u001b[2J" in done.out
+    assert visible_lines(done.out) == done.out
+    assert visible_lines(dmls("jobs", "--json").out).count(r"\u202e") == 1
 
 
 def test_a_retired_job_is_listed_no_more(dmls, store, files):

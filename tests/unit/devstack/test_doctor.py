@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -286,15 +288,34 @@ def test_the_runner_of_the_embedded_platform_is_asked_what_it_lacks(
     assert check.hint
 
 
-def test_the_key_that_signs_models_must_be_accepted(monkeypatch):
+def test_the_key_that_signs_models_must_be_accepted():
     first, other = key_pair(), key_pair()
-    assert [check.state for check in check_signing()] == ["missing"]
-    monkeypatch.setenv("DMLS_SIGNING_KEY", first.private)
-    monkeypatch.setenv("DMLS_SIGNERS", other.public)
-    (check,) = check_signing()
+    assert check_signing({}).state == "missing"
+    environment = {"DMLS_SIGNING_KEY": first.private, "DMLS_SIGNERS": other.public}
+    check = check_signing(environment)
     assert (check.state, "not in DMLS_SIGNERS" in check.message) == ("broken", True)
-    monkeypatch.setenv("DMLS_SIGNERS", other.public + first.public)
-    assert [check.state for check in check_signing()] == ["ok"]
-    monkeypatch.setenv("DMLS_SIGNING_KEY", "no key")
-    (check,) = check_signing()
+    assert check_signing(environment | {"DMLS_SIGNERS": other.public + first.public}).state == "ok"
+    check = check_signing(environment | {"DMLS_SIGNING_KEY": "no key"})
     assert (check.state, "no key" in check.message) == ("broken", False)
+
+
+def test_the_running_platform_is_described_whatever_the_variables_of_the_caller(tmp_path: Path, monkeypatch):
+    """A genuine FIL was reported as missing, and the keys of the caller as those of Airflow."""
+    monkeypatch.delenv("DMLS_TRITON_SERVER", raising=False)
+    monkeypatch.setenv("DMLS_SIGNERS", "no key")
+    (tmp_path / "backends/fil").mkdir(parents=True)
+    command = [sys.executable, "-c", "print(flush=True); input()", f"--backend-directory={tmp_path}/backends"]
+    for library, state in ((None, "missing"), (tmp_path / "backends/fil/libtriton_fil.so", "ok")):
+        if library:
+            library.touch()
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # before, its command may not be there yet
+            assert machine.check_fil(process.pid).state == state
+            process.kill()
+    (tmp_path / "services").mkdir()
+    service = {"environment": {"DMLS_SIGNERS": key_pair().public}}
+    (tmp_path / "services/airflow-scheduler.json").write_text(json.dumps(service))
+    context = Context(tmp_path, Identity(id="0", runtime=str(tmp_path), credentials={}, ports={}))
+    *_, signing, _ = service_checks(Settings(), context)
+    assert [check.state for check in signing()] == ["ok"]

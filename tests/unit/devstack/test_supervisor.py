@@ -8,14 +8,17 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.processes import ID_VARIABLE, SERVICE_VARIABLE
-from dmls_core.devstack.supervisor import Stop, Supervisor, run_logged
+from dmls_core.devstack.startup import Startup
+from dmls_core.devstack.supervisor import Service, Stop, Supervisor, run_logged
 from dmls_core.errors import PlatformError
 
 
@@ -73,6 +76,23 @@ def test_programs_start_stop_and_come_back(supervisor: Supervisor):
     supervisor.stop_program("sleeper")
     supervisor.stop_program("sleeper")
     assert supervisor.info("sleeper")["statename"] == "STOPPED"
+
+
+def test_a_service_is_waited_for_as_long_as_it_writes(supervisor: Supervisor, tmp_path: Path):
+    context = Context(supervisor.folder, Identity(id="0", runtime=str(tmp_path), credentials={}, ports={}))
+    startup = Startup(context, supervisor, "process", {})
+    up = tmp_path / "up"
+    code = "import pathlib, time; [(print(n, flush=True), time.sleep(0.1)) for n in range(19)]"
+    code += f"; pathlib.Path({str(up)!r}).touch(); time.sleep(99)"
+
+    def serve(code: str, seconds: float) -> None:
+        command = [sys.executable, "-c", code]
+        service = Service("sleeper", command, tmp_path, lambda _: up.exists(), seconds=seconds)
+        startup._serve(service, threading.Event())
+
+    with pytest.raises(PlatformError, match=r"no answer after 0 s(.*\n)+.*`dmls up` goes on from here"):
+        serve("import time; time.sleep(99)", 0.1)
+    serve(code, 1.5)
 
 
 def test_its_socket_and_files_are_private(supervisor: Supervisor):

@@ -52,6 +52,15 @@ def test_a_table_aligns_numbers_and_escapes_texts(render):
     assert '<td>c</td><td></td><td class="n">0.50</td>' in html
 
 
+def test_a_value_shows_what_a_browser_would_obey(render):
+    html = render(
+        "{{ name }}|{{ name | e }}|{{ html.table(t) }}", name="a\u202e<", t=TableData(["a\x1b"], [["b\nc"]])
+    )
+    assert html.startswith("a\\u202e&lt;|a\u202e&lt;|")
+    assert "a\\u001b" in html
+    assert "b\nc" in html
+
+
 def test_a_table_without_header_has_row_headers(render):
     html = render("{{ html.table(t) }}", t=TableData(["", ""], [["a", True]], style="s", highlighted=0))
     assert '<table class="s">' in html

@@ -39,7 +39,7 @@ def test_accepted(store: Store) -> None:
     assert (status.state, status.run_key) == ("accepted", outcome.record.run_key)
     assert status.fingerprint == submission.fingerprint
     assert status.links == {"airflow": "http://127.0.0.1/dags/x"}
-    assert "version 1: random-forest-classifier, 5 trials, on iris.csv" in page(store)
+    assert "version 1: random-forest-classifier, up to 5 trials, on iris.csv" in page(store)
     assert Registry(store).spec(outcome.record.spec_sha256)["n_trials"] == 5
 
 

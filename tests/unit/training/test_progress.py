@@ -107,6 +107,32 @@ def test_progress_for_programs(reporter):
     assert read()["state"] == "finished"
 
 
+def test_the_progress_of_an_earlier_attempt_stays_until_its_trials_are_counted(reporter, tmp_path: Path):
+    first, _, read = reporter
+    first.trial(TASK, "accuracy", trial(0, 0.7))
+    first.enter("searching", "searching")
+
+    folder = RunFolder(open_store(str(tmp_path)))
+    folder.claim("aaaa")
+    again = Progress(folder, lambda _: None, total=5)
+    shown = []
+    again.enter("loading", "loading 1 file of data")
+    shown.append(read())
+    again.resume(TASK, [trial(0, 0.7), trial(1, 0.9)])
+    again.enter("searching", "searching")
+    shown.append(read())
+    assert [(one["state"], one["best"]) for one in shown] == [("loading", 0.7), ("searching", 0.9)]
+    assert [one["finished"] for one in shown] == [1, 2], "the second is in its file only"
+
+
+def test_fewer_trials_than_requested_are_announced(reporter):
+    progress, lines, read = reporter
+    progress.expect(5)
+    progress.expect(1)
+    progress.enter("searching", "searching n_estimators")
+    assert (read()["total"], lines[0]) == (1, "1 trial instead of 5: no others differ")
+
+
 def test_phases_are_timed(reporter):
     progress, _, _ = reporter
     with progress.phase("load"):

@@ -8,7 +8,8 @@ import pytest
 
 from dmls_core.models import CATALOGUE, load_spec
 from dmls_core.models.catalogue import load_engine
-from dmls_core.search.candidate import ModelCandidate, make_candidate
+from dmls_core.search.candidate import ModelCandidate, expected_trials, make_candidate
+from dmls_core.search.samplers.strategy import load_strategy
 from dmls_core.search.task import Space
 from dmls_core.search.trial import Trial
 from dmls_core.spec import Choice, Range
@@ -18,6 +19,7 @@ from tests.unit.search.boosting.test_objective import make_task
 SPEC = 'model = ["random-forest-classifier", "lightgbm-classifier"]\nn_trials = 4\n[columns]\ntarget = "y"\n'
 ROUNDS = Space({"n_estimators": Range(min=10, max=50)}, {})
 WIDE = Space({"max_depth": Range(min=2, max=9), "learning_rate": Range(min=0.1, max=0.3)}, {})
+CRITERIA = Space({"criterion": Choice(values=("gini", "entropy"))}, {})
 LEAVES = Space({"num_leaves": Choice(values=(7, 15))}, {})
 
 
@@ -70,6 +72,25 @@ def test_why_trials_are_missing(
     )
     assert text.startswith(f"the search ended after {scored} of 4 trials")
     assert end in text
+
+
+@pytest.mark.parametrize(
+    ("model", "space", "strategy", "trials"),
+    [
+        ("random-forest-classifier", ROUNDS, "auto", 1),
+        ("random-forest-classifier", CRITERIA, "grid", 12),
+        ("lightgbm-classifier", ROUNDS, "tpe", 1),
+        ("lightgbm-classifier", LEAVES, "grid", 2),
+        ("lightgbm-classifier", LEAVES, "tpe", 12),
+        ("lightgbm-classifier", WIDE, "auto", 12),
+        ("lightgbm-classifier", Space({}, {}), "auto", 1),
+    ],
+)
+def test_the_number_of_trials_is_told_before_the_search(model: str, space: Space, strategy: str, trials: int):
+    engine = load_engine("cpu", model)
+    assert expected_trials([(engine, space)], load_strategy(strategy), 12) == trials
+    both = [(engine, space), (load_engine("cpu", "lightgbm-classifier"), LEAVES)]
+    assert expected_trials(both, load_strategy("grid"), 12) <= trials + 2
 
 
 def test_none_is_missing() -> None:

@@ -7,8 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
+from dmls_core.errors import PlatformError, UserError, ValidationIssue
 from dmls_core.intake.status import State
 from dmls_core.web.services.job_details import JobDetails, Rights
+from dmls_core.web.services.runs import Run, RunDetails
 from dmls_core.web.services.scored_files import ScoredFiles
 from dmls_core.web.templating import environment
 
@@ -26,11 +28,11 @@ TABS: dict[str, dict[str, Any]] = {
 STATES = (*get_args(State), "retired", "registered")
 
 
-def page(template: str, state: str, **more: Any) -> str:
+def page(template: str, state: str, *, message: str = "", errors: Any = (), **more: Any) -> str:
     job = JobDetails(
-        job="lab/iris", state=state, message="", errors=[], links={}, updated="", version=1, spec=None,
-        data=[], run_key="k", served=None, served_model=None, drift=[], paused=False, next_run=None,
-        schedule="", queue=None, waiting="", starts=None,
+        job="lab/iris", state=state, message=message, errors=list(errors), links={}, updated="", version=1,
+        spec=None, data=[], run_key="k", served=None, served_model=None, drift=[], paused=False,
+        next_run=None, schedule="", queue=None, waiting="", starts=None,
         may=Rights(deploy=True, run=True, change=True, retire=True),
     )  # fmt: skip
     values = TABS[template] | more
@@ -47,6 +49,30 @@ def test_every_tab_is_shown_in_every_state(template: str, state: str):
     assert "<h1>lab/iris</h1>" in found
     assert ("Retire…" in found) == (state != "retired")
     assert 'data-command="retire"' not in found
+
+
+@pytest.mark.parametrize("errors", [("has one class", "is empty"), ("has one class",), ()])
+def test_the_reason_of_a_failure_is_given_once(errors: tuple[str, ...]):
+    reasons = [ValidationIssue(f"the target {error}") for error in errors]
+    error = UserError(reasons) if errors else PlatformError("the target has one class")
+    run = Run("manual__1", "failed", "manual", None, None, None, {}, 1, "k", name="version 1")
+    view = RunDetails(
+        run=run, tasks=[], progress=None, seconds_left=None, trials=[], result=None, insight=None,
+        error={"message": str(error)}, runner=None, leases=[], has_report=False, has_validation=False,
+    )  # fmt: skip
+    message = f"The task search failed: {str(error).splitlines()[0]}"
+    once = [f"the target {error}" for error in errors or ["has one class"]]
+    values = {
+        "message": message,
+        "errors": [one.as_json() for one in reasons],
+        "view": view,
+        "steps": [],
+        "live": False,
+    }
+    found = page("job.html", "failed", **values)
+    assert [found.count(reason) for reason in once] == [1] * len(once)
+    view.error = {"message": "of an earlier run"}
+    assert page("job.html", "failed", **values).count("of an earlier run") == 1
 
 
 def test_a_model_of_a_retired_job_that_waits_can_be_declined():

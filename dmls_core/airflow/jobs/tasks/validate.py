@@ -25,6 +25,7 @@ from dmls_core.airflow.runs.run_inputs import (
 from dmls_core.errors import ConflictError
 from dmls_core.settings import IntakeLimits
 from dmls_core.store import layout
+from dmls_core.visible_text import visible
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
@@ -122,7 +123,7 @@ class ValidateOperator(JobTask):
 
     def _keep(self, run: JobRun, inputs: RunInputs) -> None:
         for item in inputs.data:
-            self.log.info("reading %s, ETag %s", item.key, item.etag)
+            self.log.info("reading %s, ETag %s", visible(item.key), item.etag)
         if inputs.source_version is not None and run.job.spec.data.source:
             self.log.info("of %s at version %s", run.job.spec.data.source.label, inputs.source_version)
         run.context["task_instance"].xcom_push(INPUTS, inputs.as_json())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.models.log import Log
 from sqlalchemy import update
 
 from dmls_core.airflow.database import DagRun
 from dmls_core.airflow.operations import unreported_failures
-from dmls_core.airflow.operations.unreported_failures import MESSAGE, UnreportedFailures
+from dmls_core.airflow.operations.unreported_failures import MESSAGE, STOPPED, UnreportedFailures
 from dmls_core.errors import StoreError
 from dmls_core.intake import read_status, update_run_status
 from tests.support.airflow_database import add_dag
@@ -55,6 +57,23 @@ def test_the_status_follows_after_a_while(look):
     look.end("failed")
     assert look(1) == ("running", "searching"), "its own report may come"
     assert look(30) == ("failed", MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("event", "body", "run_id", "message"),
+    [
+        ("patch_dag_run", {"state": "failed"}, "submission-1__a+b", STOPPED.format("ann")),
+        ("patch_task_instance", {"new_state": "failed"}, "submission-1__a+b", STOPPED.format("ann")),
+        ("patch_dag_run", {"state": "success"}, "submission-1__a+b", MESSAGE),
+        ("patch_dag_run", {"state": "failed"}, "another", MESSAGE),
+    ],
+)
+def test_a_run_that_a_person_stopped_says_so(look, event: str, body: dict, run_id: str, message: str):
+    entry = Log(event=event, owner="ann", dag_id="dmls.lab.iris", run_id=run_id, extra=json.dumps(body))
+    look.session.add(entry)
+    look.end("failed")
+    look(1)
+    assert look(30) == ("failed", message)
 
 
 def test_a_task_that_reported_its_failure_has_the_last_word(look):

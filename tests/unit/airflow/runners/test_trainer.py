@@ -29,7 +29,8 @@ from dmls_core.airflow.runners.trainer import (
     trainer_labels,
 )
 from dmls_core.airflow.runners.trainer_operator import raise_failure
-from dmls_core.airflow.runners.trainer_trigger import runner_file
+from dmls_core.airflow.runners.trainer_trigger import describe, runner_file
+from dmls_core.airflow.runs.status import StatusReporter
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError, SpecError
 from dmls_core.settings import STUDY_VARIABLE
@@ -89,10 +90,12 @@ def test_a_run_waits_in_the_queue_of_its_engine(job, plan, connection, tmp_path:
     assert list(waiting_since(store, "cpu")) == [run.run_key]
 
 
-def test_the_error_of_an_earlier_try_is_not_reported_for_a_killed_trainer(job, tmp_path: Path):
+def test_the_error_and_progress_of_an_earlier_try_are_not_reported_for_a_killed_trainer(job, tmp_path: Path):
     run, store, leader = job(1), open_store(str(tmp_path)), {"worker": 0, "engine": "cpu"}
+    earlier = {"state": "searching", "finished": 24, "total": 150, "best": 0.9, "remaining_seconds": 7.0}
+    store.put(run.run_file("progress.json"), json.dumps(earlier).encode())
     store.put(run.run_file("error.json"), b'{"exit_code": 1, "message": "too many rows"}')
-    once = {"task_instance": attempt(1)}
+    once = {"task_instance": attempt(1), "run_id": "r"}
     with pytest.raises(AirflowFailException, match="too many rows"):
         raise_failure(run, store, "was killed", leader, once)
 
@@ -100,6 +103,9 @@ def test_the_error_of_an_earlier_try_is_not_reported_for_a_killed_trainer(job, t
 
     with pytest.raises(RunnerError, match=r"was killed and wrote no error\.json"):
         raise_failure(run, store, "was killed", leader, once)
+    now = json.loads(store.get(run.run_file("progress.json")))
+    assert describe(now) == "starting the trainer again"
+    assert (now["finished"], now["remaining_seconds"]) == (24, None)
 
 
 def test_with_a_role_a_trainer_gets_credentials_for_its_run_alone(job, tmp_path: Path, monkeypatch):
@@ -107,6 +113,7 @@ def test_with_a_role_a_trainer_gets_credentials_for_its_run_alone(job, tmp_path:
     asked = []
     monkeypatch.setattr(store, "trainer_environment", lambda: {"AWS_ACCESS_KEY_ID": "platform"})
     monkeypatch.setattr(store, "delete", lambda _: None)
+    monkeypatch.setattr(store, "get", lambda _: b"no progress")
     monkeypatch.setattr(
         store, "limited_environment", lambda *a, **k: asked.append((*a, k)) or {"A": "limited"}
     )
@@ -137,7 +144,9 @@ def test_a_leader_without_another_try_ends_the_helpers_that_wait_for_slots(job, 
 
     def fail(try_number: int) -> None:
         with pytest.raises(RunnerError, match="was killed"):
-            raise_failure(run, store, "was killed", plan, {"task_instance": attempt(try_number)})
+            raise_failure(
+                run, store, "was killed", plan, {"task_instance": attempt(try_number), "run_id": "r"}
+            )
 
     fail(try_number=3)
     assert sent == []
@@ -147,6 +156,19 @@ def test_a_leader_without_another_try_ends_the_helpers_that_wait_for_slots(job, 
 
 def attempt(try_number: int) -> SimpleNamespace:
     return SimpleNamespace(try_number=try_number, max_tries=3)
+
+
+def test_the_status_says_that_a_killed_trainer_is_started_again(job, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(StatusReporter, "running", lambda _, message: reported.append(message))
+    reported: list[str] = []
+    run, store, leader = job(1), open_store(str(tmp_path)), {"worker": 0, "engine": "cpu"}
+    for number in (3, 4):
+        context = {"task_instance": attempt(number), "run_id": "r"}
+        with pytest.raises(RunnerError):
+            raise_failure(run, store, "exited with code -9", leader, context)
+    assert reported == [
+        "The trainer exited with code -9. Airflow starts it again: it resumes at its last trial"
+    ], "not after the last try"
 
 
 def test_each_worker_has_a_runner_file_of_its_own():
