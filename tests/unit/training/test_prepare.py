@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
-from dmls_core.training.prepare import scale_warning
+from dmls_core.training.prepare import describe_search, scale_warning
 from dmls_core.training.prepared import EDGE_ROWS, edge_rows
 
 FOREST, BOOSTED = ["random-forest-regressor"], ["lightgbm-regressor", "xgboost-regressor"]
@@ -47,3 +49,17 @@ def test_every_categorical_column_has_an_unknown_and_a_missing_edge(columns, giv
     assert len(edges) == min(2 * columns, EDGE_ROWS)
     assert all({2, 3} <= set(codes) for codes in edges.T[1:])
     assert (edges[:, 0] == 0.5).all()
+
+
+def test_a_search_is_described_by_what_it_varies():
+    def prepared(name: str, *searched: str, warm: bool = False) -> SimpleNamespace:
+        candidate = SimpleNamespace(space=SimpleNamespace(searched=dict.fromkeys(searched)), warm_start=warm)
+        return SimpleNamespace(candidate=candidate, task=SimpleNamespace(model=SimpleNamespace(name=name)))
+
+    models = [prepared("a", "max_depth", warm=True), prepared("b")]
+    job = SimpleNamespace(models=[*(one.task for one in models), prepared("c").task])
+    assert describe_search(job, models).split("; ") == [
+        "searching max_depth of a, the champion's values first",
+        "no search, but the spec's values, for b",
+        "skipping c: not worth its time on this data",
+    ]
