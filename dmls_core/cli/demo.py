@@ -21,6 +21,7 @@ from dmls_core.cli.job_commands import follow, print_step, raise_for, upload
 from dmls_core.cli.job_view import JobRuns, JobView, describe_job, runner_facts
 from dmls_core.cli.platform_start import print_addresses, start
 from dmls_core.errors import PlatformError, ServingError
+from dmls_core.html.formats import describe_model
 from dmls_core.settings import STATE_FILE, Settings, state_folder
 from dmls_core.store import layout, open_store
 
@@ -141,7 +142,8 @@ def _sum_up(view: JobView) -> None:
     )
     facts(
         [
-            ("model", f"{result['model']} on the {result['engine']} engine, {result['n_trials']} trials"),
+            ("model", f"{describe_model(result)} on the {result['engine']} engine"),
+            ("trials", f"{result['n_trials']:,}"),
             (f"holdout {result['metric']}", f"{result['score']:.4f}"),
             ("parameters", parameters),
             *(runner_facts(view.runner) if view.runner else []),

@@ -15,7 +15,7 @@ from dmls_core.airflow.task_id import TaskId
 from dmls_core.cli.console import JobName, err
 from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.errors import DmlsError, NotFoundError, ObjectMissingError, PlatformError, ValidationIssue
-from dmls_core.html.formats import describe_ensemble
+from dmls_core.html.formats import describe_ensemble, describe_refit
 from dmls_core.intake import Status, read_status
 from dmls_core.settings import Settings
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
@@ -255,6 +255,7 @@ def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:
         ("cross-validated", "" if result["cv_score"] is None else f"{result['cv_score']:.4f}"),
         *(("warning", warning) for warning in result.get("warnings", [])),
         ("tuned parameters", parameters),
+        ("", describe_refit(result)),
         ("seconds", seconds),
     ]
 

@@ -62,6 +62,7 @@ def create_environment(*folders: Path) -> Environment:
         "cell": formats.cell,
         "setting": formats.setting,
         "ensemble": formats.describe_ensemble,
+        "refit": formats.describe_refit,
         "sentence": formats.sentence,
         "shorten": formats.shorten,
         "write_number": formats.number,

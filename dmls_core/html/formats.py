@@ -56,6 +56,29 @@ def setting(value: object) -> object:
     return Formatted(value if isinstance(value, int) else brief(value))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and what it counts: ``1 trial``, ``2,000 trials``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def describe_refit(result: Mapping[str, Any]) -> str:
+    """Return how the model of ``result.json`` differs from its trial, as a sentence; empty if it does not."""
+    model, trial = result["best_params"], result.get("trial_params") or {}
+    other = [name for name in sorted(trial) if name in model and model[name] != trial[name]]
+    if not other or result.get("ensemble"):
+        return ""
+    values = ", ".join(f"{name} = {trial[name]}" for name in other)
+    return (
+        f"Trial {result['best_trial']} had {values}. The last fit may have another learning rate, and "
+        "[deploy] compact leaves rounds out: both change the number of rounds."
+    )
+
+
+def describe_model(result: Mapping[str, Any]) -> str:
+    """Return the model of ``result.json`` in a few words: its name, or the members of an ensemble."""
+    return describe_ensemble(result["ensemble"]) if result.get("ensemble") else str(result["model"])
+
+
 def describe_ensemble(ensemble: Mapping[str, Any]) -> str:
     """Return ``ensemble`` of ``result.json`` as text: its models, or its trials and their weights."""
     members = ensemble["members"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmls_core.settings import SpecLimits
-from dmls_core.spec.definitions import AUTO, Choice, Hyperparameter, ModelDefinition
+from dmls_core.spec.definitions import AUTO, Choice, Hyperparameter, ModelDefinition, Task
 from dmls_core.spec.hyperparameter_parser import read_hyperparameter
 from dmls_core.spec.issues import IssueCollector, closest
 from dmls_core.spec.positions import Path
@@ -67,6 +67,16 @@ def _auto_models(name: object, top: Mapping[str, Any], catalogue: Catalogue) -> 
     return models[: max(1, n_trials)] if isinstance(n_trials, int) else models
 
 
+_TASKS: dict[str, Task] = {
+    "logistic": "classification",
+    "classif": "classification",
+    "regress": "regression",
+}
+"""What the name of a model says of its task; a logistic regression is a classifier."""
+
+_ROLES: dict[Task, str] = {"classification": "classifier", "regression": "regressor"}
+
+
 def _read_model(
     name: object, path: Path, catalogue: Catalogue, issues: IssueCollector
 ) -> ModelDefinition | None:
@@ -79,9 +89,15 @@ def _read_model(
     hint = ""
     if name == "auto":
         hint = "write auto-classifier to predict classes, auto-regressor to predict numbers"
-    word = "" if hint else name
-    issues.add(path, message, found=name, expected=", ".join(names), hint=hint, word=word, names=names)
-    return catalogue.get(closest(name, catalogue))
+    # A model for the other task is no correction, however similar its name.
+    candidates = names
+    if task := next((task for sign, task in _TASKS.items() if sign in name.lower()), None):
+        auto = f"auto-{_ROLES[task]}"
+        candidates = (auto, *(one for one, model in catalogue.items() if model.task == task))
+        hint = f"{auto} chooses one of the models that there are"
+    word = "" if name == "auto" else name
+    issues.add(path, message, found=name, expected=", ".join(names), hint=hint, word=word, names=candidates)
+    return catalogue.get(closest(name, candidates))
 
 
 _Read = dict[str, tuple[Path, Hyperparameter | None]]

@@ -298,6 +298,7 @@ def _describe_run(
         "best_trial": outcome.best.number,
         "best_params": fitted.parameters(),
         "tuned": sorted(outcome.best.params),
+        "trial_params": dict(outcome.best.params),
         "n_trials": outcome.scored,
         "shortfall": outcome.shortfall,
         "folds": len(task.folds),

@@ -266,18 +266,19 @@ def prepare_models(
 
 def describe_search(job: TrainingJob, models: Sequence[PreparedModel]) -> str:
     """Return a text such as ``searching max_depth of xgboost-classifier``."""
-    parts = [
-        f"{', '.join(model.candidate.space.searched) or 'nothing'} of {model.task.model.name}"
-        + (", the champion's values first" if model.candidate.warm_start else "")
-        for model in models
-    ]
+    parts = []
+    for model in models:
+        names = ", ".join(model.candidate.space.searched)
+        search = f"searching {names} of" if names else "no search, but the spec's values, for"
+        warm = ", the champion's values first" if model.candidate.warm_start else ""
+        parts.append(f"{search} {model.task.model.name}{warm}")
     tried = {model.task.model.name for model in models}
     parts += [
         f"skipping {requested.model.name}: not worth its time on this data"
         for requested in job.models
         if requested.model.name not in tried
     ]
-    return f"searching {'; '.join(parts)}"
+    return "; ".join(parts)
 
 
 def make_task(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from dmls_core.html.formats import counted
 from dmls_core.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -104,8 +105,7 @@ class Progress:
     def expect(self, total: int) -> None:
         """Set the number of trials; log it if it is smaller than what was requested."""
         if total < self._total:
-            trials = "1 trial" if total == 1 else f"{total} trials"
-            self.note(f"{trials} instead of {self._total}: no others differ")
+            self.note(f"{counted(total, 'trial')} instead of {self._total}: no others differ")
         self._total = total
 
     def resume(self, task: SearchTask, done: list[Trial], *, shared: bool = False) -> None:
@@ -113,7 +113,7 @@ class Progress:
         for trial in done:
             self._count(task, trial)
         if done and not shared:
-            self.note(f"found {len(done)} trials of an earlier attempt: they are not run again")
+            self.note(f"found {counted(len(done), 'trial')} of an earlier attempt, not to be run again")
 
     def limit(self, seconds: float | None) -> None:
         """Limit the estimated remaining time to ``seconds``, after which the search ends."""
@@ -135,7 +135,7 @@ class Progress:
         for trial in trials:
             self._count(task, trial)
         if len(self._scored) > before and time.monotonic() - self._written >= REST:
-            self._write(f"{len(self._scored)} of {self._total} trials")
+            self._write(f"{len(self._scored)} of {counted(self._total, 'trial')}")
 
     def trial(self, task: SearchTask, metric: str, trial: Trial, *, continued: bool = False) -> None:
         """Log a trial that has ended, or that continued after it was logged before."""

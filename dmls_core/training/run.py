@@ -15,6 +15,7 @@ from typing import Any
 
 from dmls_core.errors import DataError, DmlsError, PlatformError, UserError
 from dmls_core.hardware import return_large_blocks
+from dmls_core.html.formats import counted, describe_model
 from dmls_core.models import CATALOGUE
 from dmls_core.settings import STUDY_VARIABLE
 from dmls_core.spec import Spec
@@ -196,11 +197,11 @@ def run_train(request: TrainRequest, *, as_json: bool = False) -> None:
     if result["status"] == "helped":
         sys.stdout.write(f"worker {request.worker} is done; worker 0 continues\n")
         return
-    trials = "1 trial" if result["n_trials"] == 1 else f"{result['n_trials']} trials"
     sys.stdout.write(
-        f"{result['model']} on {result['engine']}: {result['metric']} {format_score(result['score'])} on "
-        f"{result['data']['holdout_rows']} rows held out, {format_score(result['cv_score'])} in the search, "
-        f"{trials}, {result['seconds']['total']:.1f} s\n{request.out}\n"
+        f"{describe_model(result)} on {result['engine']}: {result['metric']} {format_score(result['score'])} "
+        f"on {counted(result['data']['holdout_rows'], 'row')} held out, "
+        f"{format_score(result['cv_score'])} in the search, {counted(result['n_trials'], 'trial')}, "
+        f"{result['seconds']['total']:.1f} s\n{request.out}\n"
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from dmls_core.errors import PlatformError, StoreError
+from dmls_core.html.formats import counted
 from dmls_core.search.callbacks import early_stopping
 from dmls_core.search.candidate import ModelCandidate, expected_trials
 
@@ -59,7 +60,7 @@ def describe_shortfall(spec: Spec, candidates: Sequence[ModelCandidate], trials:
     if scored >= spec.n_trials:
         return ""
     taken = Counter(trial.model or candidates[0].model for trial in trials)
-    ended = f"the search ended after {scored:,} of {spec.n_trials:,} trials"
+    ended = f"the search ended after {scored:,} of {counted(spec.n_trials, 'trial')}"
     if not all(candidate.exhausted(taken[candidate.model]) for candidate in candidates):
         rules = [name for name in ("timeout", "early_stop") if getattr(spec.search, name) is not None]
         causes = [f"by {' or '.join(rules)}"] if rules else []

@@ -16,7 +16,7 @@ from dmls_core.evaluate.report.comparable_trials import (
     hyperparameter_importances,
 )
 from dmls_core.html import TableData
-from dmls_core.html.formats import Formatted, decimals, enumerate_texts, number, setting
+from dmls_core.html.formats import Formatted, counted, decimals, enumerate_texts, number, setting
 from dmls_core.html.leaderboard import merge_repeats, rank_trials
 from dmls_core.models import CATALOGUE
 
@@ -78,7 +78,7 @@ def _states_note(trials: Sequence[Trial], result: Mapping[str, Any]) -> str:
     """Say how the trials ended, and why there are fewer than requested if there are."""
     counts = Counter(trial.get("state", "complete") for trial in trials)
     ended = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
-    text = f"{len(trials):,} {'trials' if len(trials) != 1 else 'trial'}: {ended}."
+    text = f"{counted(len(trials), 'trial')}: {ended}."
     if repeats := sum(trial.get("same_as") is not None for trial in trials):
         text += f" {repeats:,} of them repeat the configuration of another one: they share its row."
     if shortfall := result.get("shortfall"):

@@ -22,6 +22,31 @@ def render(tmp_path):
     return render
 
 
+def test_results_in_words():
+    assert [formats.counted(number, "trial") for number in (0, 1, 2_000)] == [
+        "0 trials",
+        "1 trial",
+        "2,000 trials",
+    ]
+    members = [{"trial": trial, "weight": 0.5, "model": "lightgbm-regressor"} for trial in (3, 5)]
+    result = {
+        "model": "lightgbm-regressor",
+        "best_trial": 3,
+        "best_params": {"n_estimators": 500, "max_depth": 4},
+    }
+    assert formats.describe_model(result) == "lightgbm-regressor"
+    ensemble = result | {"ensemble": {"members": members}}
+    assert formats.describe_model(ensemble) == "the mean of 2 trials: 3 (weight 0.50), 5 (weight 0.50)"
+
+    trial = {"n_estimators": 126, "max_depth": 4}
+    assert "Trial 3 had n_estimators = 126. The last fit" in formats.describe_refit(
+        result | {"trial_params": trial}
+    )
+    assert not formats.describe_refit(ensemble | {"trial_params": trial})
+    assert not formats.describe_refit(result | {"trial_params": {"max_depth": 4}})
+    assert not formats.describe_refit(result)  # of an earlier release
+
+
 def test_jinja_is_not_imported_before_a_page_is_rendered():
     code = "import sys, dmls_core.html; sys.exit('jinja2' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

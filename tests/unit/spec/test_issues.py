@@ -108,6 +108,21 @@ def test_every_issue_has_a_position() -> None:
     assert {issue.file for issue in issues} == {"flowers.toml"}
 
 
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("linear-regression", "auto-regressor"),
+        ("xgboost-regression", "xgboost-regressor"),
+        ("logistic-regression", "auto-classifier"),
+        ("xgboost-classification", "xgboost-classifier"),
+    ],
+)
+def test_another_model_for_the_same_task_is_suggested(model: str, hint: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        load_spec(f'model = "{model}"\n[columns]\ntarget = "y"\n'.encode())
+    assert hint in raised.value.issues[0].hint
+
+
 def test_an_issue_has_the_found_value_the_expected_one_and_a_hint() -> None:
     with pytest.raises(SpecError) as raised:
         load_spec(BAD)

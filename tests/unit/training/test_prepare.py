@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ import pytest
 from dmls_core.data.encoder import CategoryFeature, Encoder, NumberFeature, Target
 from dmls_core.intake.column_check import Findings, examine
 from dmls_core.models import CATALOGUE, load_spec
-from dmls_core.training.prepare import prepare, scale_warning
+from dmls_core.training.prepare import describe_search, prepare, scale_warning
 from dmls_core.training.prepared import EDGE_ROWS, edge_rows
 
 FOREST, BOOSTED = ["random-forest-regressor"], ["lightgbm-regressor", "xgboost-regressor"]
@@ -85,3 +86,17 @@ def test_admission_and_training_note_the_same_leaks(columns, target, note, tmp_p
 
     assert [warning[: len(note)] for warning in warnings] == [note]
     assert tuple(Findings.from_json(examine([str(path)], spec.as_json(), "all")).notes) == warnings
+
+
+def test_a_search_is_described_by_what_it_varies():
+    def prepared(name: str, *searched: str, warm: bool = False) -> SimpleNamespace:
+        candidate = SimpleNamespace(space=SimpleNamespace(searched=dict.fromkeys(searched)), warm_start=warm)
+        return SimpleNamespace(candidate=candidate, task=SimpleNamespace(model=SimpleNamespace(name=name)))
+
+    models = [prepared("a", "max_depth", warm=True), prepared("b")]
+    job = SimpleNamespace(models=[*(one.task for one in models), prepared("c").task])
+    assert describe_search(job, models).split("; ") == [
+        "searching max_depth of a, the champion's values first",
+        "no search, but the spec's values, for b",
+        "skipping c: not worth its time on this data",
+    ]

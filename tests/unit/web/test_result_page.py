@@ -164,3 +164,11 @@ def test_the_best_trial_is_named_where_it_is_known():
     assert "the best of 2 trials in 3.2 s.</p>" in render(view)
     view.result["best_trial"] = 1
     assert "the best of 2 trials in 3.2 s: trial 1.</p>" in render(view)
+
+
+def test_parameters_that_the_last_fit_changed_are_explained():
+    view = details(Case(2), insight=True)
+    name = view.result["tuned"][0]
+    assert "The last fit" not in render(view)
+    view.result |= {"trial_params": {name: -1}, "best_trial": 3}
+    assert f"Trial 3 had {name} = -1. The last fit may have another learning rate" in render(view)
