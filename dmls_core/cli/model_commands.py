@@ -91,6 +91,10 @@ def predict(
         typer.Option("--out", metavar="FILE", dir_okay=False, help="Output file. Default: stdout."),
     ] = None,
     protocol: Annotated[Literal["grpc", "http"], typer.Option(help="Protocol to Triton.")] = "grpc",
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse unknown categories and values out of the training's range."),
+    ] = False,
 ) -> None:
     """Predict the rows of a file with the served model, in the columns and labels of the data.
 
@@ -99,6 +103,7 @@ def predict(
     from dmls_core.cli.console import share_bar
     from dmls_core.cli.job_commands import accepted_spec, open_root
     from dmls_core.data.formats.conversion import converted
+    from dmls_core.data.row_notes import describe_counts
     from dmls_core.serving import Predictor, Repository, predict_file, triton_servers
     from dmls_core.serving.triton.placement import select_servers
     from dmls_core.store import layout
@@ -115,9 +120,13 @@ def predict(
         triton_servers(settings.require("triton_http"), settings.require("triton_grpc")) as servers,
         converted([data], {**options, "missing": ()}) as files,  # the model's encoder knows the marks
     ):
-        predictor = Predictor(repository, select_servers(servers, model)[0], model, protocol=protocol)
+        predictor = Predictor(
+            repository, select_servers(servers, model)[0], model, protocol=protocol, strict=strict
+        )
         with share_bar(f"predicting with {model} version {predictor.version}") as progress:
             rows = predict_file(predictor, files[0], target or sys.stdout, progress, say)
+    if notes := describe_counts(predictor.note_counts):
+        say(f"unlike the training data: {notes}")
     if target:
         out.print(f"{rows:,} predictions by {model} version {predictor.version} in {escape(str(target))}")
 

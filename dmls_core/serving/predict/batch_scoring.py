@@ -22,6 +22,7 @@ from dmls_core import sandbox
 from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.conversion import convert_all, original_lines
 from dmls_core.data.formats.names import file_format, format_of, needs_conversion
+from dmls_core.data.row_notes import describe_counts
 from dmls_core.errors import DataError, DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
 from dmls_core.sandbox import Limits
 from dmls_core.serving.predict.parquet_files import add_predictions, parquet_as_csv
@@ -200,6 +201,8 @@ class FileScoring:
         key = layout.scored_file(self._team, self._job, result_name(self._file))
         self._store.upload(key, result)
         message = f"{n_rows:,} rows scored by version {predictor.version}"
+        if notes := describe_counts(predictor.note_counts):
+            message += f"; unlike the training data: {notes}"
         say(f"{self._file}: {message}")
         return self._write(state="scored", result=key, rows=n_rows, progress=1.0, message=message)
 
