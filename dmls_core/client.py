@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -70,6 +71,7 @@ class RemoteModel:
     def __init__(self, address: str, key: str, timeout: float) -> None:
         self._address, self._timeout = address, timeout
         self.request_ids: list[str] = []
+        self.notes: dict[int, list[str]] = {}
         self._headers = {
             "Authorization": f"Bearer {key}",
             "Content-Type": "text/csv",
@@ -77,15 +79,17 @@ class RemoteModel:
         }
         self._opener = build_opener(_NoRedirects)
 
-    def predict(self, rows: Any, *, request_id: str = "") -> Any:  # noqa: ANN401 - a DataFrame of pandas or polars
+    def predict(self, rows: Any, *, request_id: str = "", strict: bool = False) -> Any:  # noqa: ANN401
         """Predict rows, sent in requests of limited size.
 
         Args:
             rows: a pandas or polars DataFrame, a mapping of column names to values, or a list of mappings,
-                one per row. The columns are exactly those of the model.
+                one per row. Columns that the model does not have are ignored.
             request_id: under which the inference log has the rows, so that true values that come later find
                 their predictions; the rows must fit into one request. By default, the server makes one for
                 each request; ``request_ids`` has those of the last call.
+            strict: refuse rows unlike those of the training, and columns that the model does not have. By
+                default there is a warning, and ``notes`` has what is special about each row, by its number.
 
         Returns:
             ``prediction`` and, for a classification, ``probability_<label>`` for each label, in the order of
@@ -108,24 +112,34 @@ class RemoteModel:
         """
         names, values = _read(rows)
         predictions: list[dict[str, Any]] = []
-        self.request_ids = []
+        self.request_ids, self.notes = [], {}
         for body in _bodies(names, values):
             if request_id and predictions:
                 raise DataError("the rows do not fit into one request with this id: predict them in parts")
             try:
-                part = self._send(body, request_id)
+                part = self._send(body, request_id, strict=strict)
             except DataError as error:
                 if not predictions:
                     raise
                 raise DataError(f"{error} (counted from row {len(predictions) + 1:,})") from None
+            for number, row in enumerate(part, len(predictions)):
+                if "notes" in row:
+                    self.notes[number] = row.pop("notes")
             if predictions and part and part[0].keys() != predictions[0].keys():
                 raise ServingError("a version with other labels went live meanwhile: try again")
             predictions += part
+        if self.notes:
+            number, texts = next(iter(self.notes.items()))
+            message = (
+                f"{len(self.notes):,} rows are unlike those of the training: row {number + 1}: {texts[0]}"
+            )
+            warnings.warn(message, stacklevel=2)
         return _like(rows, predictions)
 
-    def _send(self, body: str, request_id: str) -> list[dict[str, Any]]:
+    def _send(self, body: str, request_id: str, *, strict: bool) -> list[dict[str, Any]]:
         headers = {**self._headers, **({REQUEST_ID: request_id} if request_id else {})}
-        request = Request(self._address, body.encode(), headers)  # noqa: S310 - connect checks the scheme
+        address = self._address + ("?strict=true" if strict else "")
+        request = Request(address, body.encode(), headers)  # noqa: S310 - connect checks the scheme
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
                 self.request_ids.append(response.headers.get(REQUEST_ID, ""))

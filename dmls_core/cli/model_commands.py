@@ -91,6 +91,10 @@ def predict(
         typer.Option("--out", metavar="FILE", dir_okay=False, help="Output file. Default: stdout."),
     ] = None,
     protocol: Annotated[Literal["grpc", "http"], typer.Option(help="Protocol to Triton.")] = "grpc",
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse unknown categories and values out of the training's range."),
+    ] = False,
 ) -> None:
     """Predict the rows of a file with the served model, in the columns and labels of the data.
 
@@ -98,6 +102,7 @@ def predict(
     """
     from dmls_core.cli.console import share_bar
     from dmls_core.cli.job_commands import accepted_spec, open_root
+    from dmls_core.data.row_notes import describe_counts
     from dmls_core.serving import Predictor, Repository, predict_file, triton_servers
     from dmls_core.serving.predict.parquet_files import rows_as_csv
     from dmls_core.serving.triton.placement import select_servers
@@ -113,9 +118,13 @@ def predict(
         TemporaryDirectory(prefix="dmls-predict-") as folder,
         rows_as_csv(data, options, Path(folder)) as rows,
     ):
-        predictor = Predictor(repository, select_servers(servers, model)[0], model, protocol=protocol)
+        predictor = Predictor(
+            repository, select_servers(servers, model)[0], model, protocol=protocol, strict=strict
+        )
         with share_bar(f"predicting with {model} version {predictor.version}") as progress:
             n_rows = predict_file(predictor, rows, target or sys.stdout, progress, say)
+    if notes := describe_counts(predictor.note_counts):
+        say(f"unlike the training data: {notes}")
     if target:
         out.print(f"{n_rows:,} predictions by {model} version {predictor.version} in {literal(target)}")
 

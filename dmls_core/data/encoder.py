@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,9 @@ _INFINITE = float.fromhex("0x1.ffffffp127")
 """The smallest number that float32 rounds to infinity."""
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _EXPONENT = re.compile(r"-?[1-9](?:\.[0-9]+)?e[+-][0-9]{1,3}")
+_FEW = 16
+"""Values that are converted faster one by one than at once."""
+
 _SHOWN = 60
 
 MAX_CELLS = 20
@@ -63,14 +66,15 @@ MAX_CELLS = 20
 
 @dataclass(frozen=True, slots=True)
 class BadCell:
-    """A value that its column cannot take; ``row`` counts from 0."""
+    """A value that its column cannot take, or a whole row without ``column``; ``row`` counts from 0."""
 
     row: int
     column: str
     message: str
 
     def __str__(self) -> str:
-        return f"column {self.column!r}, row {self.row + 1}: {self.message}"
+        column = f"column {self.column!r}, " if self.column else ""
+        return f"{column}row {self.row + 1}: {self.message}"
 
 
 class CellError(ValueError):
@@ -151,7 +155,7 @@ def read_numbers(
     column: str, values: NDArray[Any], *, marks: Sequence[str] = (), booleans: bool = True
 ) -> NDArray[np.float64]:
     """Convert raw values as ``number`` does, and ``marks`` to NaN; raise ``CellError`` for the others."""
-    numbers = _plain_numbers(values, booleans=booleans)
+    numbers = _plain_numbers(values, booleans=booleans) if len(values) > _FEW else None
     if numbers is not None and not (np.abs(numbers) >= _INFINITE).any():
         return numbers
     numbers, cells = np.empty(len(values), dtype=np.float64), []
@@ -261,6 +265,12 @@ class CategoryFeature(_OneColumn):
         codes[None] = self.missing
         if self.marks:
             codes |= dict.fromkeys(self.marks, self.missing)
+        if set(map(type, values)) <= {str, type(None)}:  # others may be equal, as True and 1 are
+            distinct = {
+                value: codes.get(category_text(value, self.not_missing), self.unknown)
+                for value in set(values)
+            }
+            return np.fromiter(map(distinct.__getitem__, values), dtype=np.float32, count=len(values))
         encoded = (codes.get(category_text(value, self.not_missing), self.unknown) for value in values)
         return np.fromiter(encoded, dtype=np.float32, count=len(values))
 
@@ -427,6 +437,17 @@ class Encoder:
         if cells:
             raise CellError(cells, more=more)
         return matrix
+
+    def with_ranges(self, ranges: Mapping[str, Sequence[float]]) -> Encoder:
+        """Return the encoder with the smallest and the largest training value of numbers and dates."""
+        spans = {name: (float(low), float(high)) for name, (low, high) in ranges.items()}
+        features = (
+            feature
+            if isinstance(feature, CategoryFeature)
+            else replace(feature, range=spans.get(feature.name, feature.range))
+            for feature in self.features
+        )
+        return replace(self, features=tuple(features))
 
     def decode(self, indices: Iterable[int]) -> list[str]:
         """Return the labels of class indices.

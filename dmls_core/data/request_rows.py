@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ MAX_ROWS = 100_000
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
+_FEW = 1_000
+"""Numbers that Python converts faster than Polars."""
+
 MAX_NAMES = 20
 """Columns that an error names."""
 MAX_SHOWN = 60
@@ -52,42 +56,53 @@ class RequestRows:
 
     Attributes:
         columns: values of the model's columns.
+        ignored: other columns.
         header: all columns as sent, if the rows are a CSV.
         lines: the last line of each row, if the rows are a CSV.
     """
 
     columns: Columns
+    ignored: Sequence[str] = ()
     header: Sequence[str] = ()
     lines: Sequence[int] = ()
 
     def locate(self, cell: BadCell) -> Place:
         """Return the line and the field of a cell of a CSV."""
-        return (self.lines[cell.row], self.header.index(cell.column) + 1) if self.lines else (None, None)
+        if not self.lines:
+            return None, None
+        return self.lines[cell.row], self.header.index(cell.column) + 1 if cell.column else None
 
 
-def read_rows(content: bytes, media_type: str, features: Sequence[str], target: str) -> RequestRows:
+def read_rows(
+    content: bytes, media_type: str, features: Sequence[str], target: str, *, strict: bool = False
+) -> RequestRows:
     """Return the columns ``features`` of rows, ``None`` for a missing value.
 
     Raises:
-        DataError: the rows are not of this format, there are none or too many, or they lack a column or have
-            others.
+        DataError: the rows are not of this format, there are none or too many, or they lack a column; with
+            ``strict`` also if they have others.
     """
     if media_type == PARQUET:
         with tempfile.TemporaryDirectory(prefix="dmls-predict-") as folder:
             path = Path(folder) / "the request's body"  # as messages name it
             path.write_bytes(content)
-            columns: Columns = sandbox.run(read_parquet, str(path), list(features), target, file=path.name)
-            return RequestRows(columns)
-    return (_read_csv if media_type == CSV else _read_json)(content, features, target)
+            arguments = str(path), list(features), target, strict
+            columns, ignored = sandbox.run(read_parquet, *arguments, file=path.name)
+            return RequestRows(columns, ignored)
+    return (_read_csv if media_type == CSV else _read_json)(content, features, target, strict=strict)
 
 
-def check_columns(names: Collection[str], features: Sequence[str], target: str) -> None:
-    """Raise ``DataError``, with every issue, if rows lack columns of the model or have others.
+def check_columns(
+    names: Collection[str], features: Sequence[str], target: str, *, strict: bool = False
+) -> list[str]:
+    """Return the columns that the model does not have.
 
+    Raise ``DataError``, with every issue, if rows lack columns of the model, or have others and ``strict``.
     A request may have thousands of columns: its answer, and the time that it takes, stay small.
     """
     expected = set(features)
-    extra = [name for name in names if name not in expected][:MAX_NAMES]
+    others = [name for name in names if name not in expected]
+    extra = others[:MAX_NAMES]
     similar = [name for name in extra if len(name) <= MAX_SHOWN]
     issues = []
     for name in features:
@@ -95,7 +110,7 @@ def check_columns(names: Collection[str], features: Sequence[str], target: str) 
             close = get_close_matches(name, similar, 1)
             hint = f"rename {close[0]!r}" if close else "give its value, or null if it is missing"
             issues.append(ValidationIssue(f"column {name!r} is absent", hint=hint))
-    for name in extra:
+    for name in extra if strict or issues else ():
         if name == target:
             issues.append(ValidationIssue(f"column {name!r} is what the model predicts", hint="remove it"))
         else:
@@ -103,10 +118,18 @@ def check_columns(names: Collection[str], features: Sequence[str], target: str) 
             issues.append(ValidationIssue(f"the model has no column {name[:MAX_SHOWN]!r}", hint=hint))
     if issues:
         raise DataError(issues)
+    return others
 
 
-def write_rows(columns: Mapping[str, Sequence[Any] | NDArray[Any]], media_type: str) -> bytes:
-    """Return columns of predictions as a JSON list of objects, a CSV with a header, or a Parquet file."""
+def write_rows(
+    columns: Mapping[str, Sequence[Any] | NDArray[Any]],
+    media_type: str,
+    notes: Mapping[int, Sequence[str]] = MappingProxyType({}),
+) -> bytes:
+    """Return columns of predictions as a JSON list of objects, a CSV with a header, or a Parquet file.
+
+    In JSON, the rows that ``notes`` has by their numbers from 0 have ``notes``, too.
+    """
     if media_type == PARQUET:
         import polars as pl
 
@@ -120,26 +143,32 @@ def write_rows(columns: Mapping[str, Sequence[Any] | NDArray[Any]], media_type: 
         writer.writerow(columns)
         writer.writerows(rows)
         return text.getvalue().encode()
-    return json.dumps([dict(zip(columns, row, strict=True)) for row in rows]).encode()
+    objects: list[dict[str, Any]] = [dict(zip(columns, row, strict=True)) for row in rows]
+    for row, texts in notes.items():
+        objects[row]["notes"] = texts
+    return json.dumps(objects).encode()
 
 
 def _shortest(values: Any) -> list[Any]:  # noqa: ANN401
     """Return an array as a list; a float32 as the shortest number that float32 reads back."""
-    import polars as pl
-
     if getattr(values, "dtype", None) != np.float32:
         return list(values)
+    if len(values) < _FEW:
+        return [float(str(value)) for value in values]
+    import polars as pl
+
     return pl.Series(values).cast(pl.String).cast(pl.Float64).to_list()
 
 
-def read_parquet(path: str, features: list[str], target: str) -> Columns:
-    """Return columns of a Parquet file; called in the sandbox."""
+def read_parquet(path: str, features: list[str], target: str, strict: bool) -> tuple[Columns, list[str]]:
+    """Return columns of a Parquet file, and the names of the others; called in the sandbox."""
     import polars as pl
 
     with readable(Path(path), "it is not Parquet", "send a Parquet file, or another media type"):
         frame = pl.scan_parquet(path, glob=False)
         rows = int(frame.select(pl.len()).collect().item())
-        check_columns(dict.fromkeys(frame.collect_schema().names()), features, target)
+        names = frame.collect_schema().names()
+        ignored = check_columns(dict.fromkeys(names), features, target, strict=strict)
         table = frame.select(features).collect() if rows <= MAX_ROWS else pl.DataFrame()
     _check_number(rows)
     for name, dtype in table.schema.items():
@@ -150,10 +179,10 @@ def read_parquet(path: str, features: list[str], target: str) -> Columns:
     texts = [name for name, dtype in table.schema.items() if not (dtype.is_numeric() or dtype == pl.Boolean)]
     numbers = [name for name, dtype in table.schema.items() if dtype.is_decimal()]
     values = table.with_columns(pl.col(texts).cast(pl.String), pl.col(numbers).cast(pl.Float64))
-    return {name: [_or_none(value) for value in column] for name, column in values.to_dict().items()}
+    return {name: [_or_none(value) for value in column] for name, column in values.to_dict().items()}, ignored
 
 
-def _read_json(content: bytes, features: Sequence[str], target: str) -> RequestRows:
+def _read_json(content: bytes, features: Sequence[str], target: str, *, strict: bool) -> RequestRows:
     _check_structure(content)
     rows = load_json(content)
     if isinstance(rows, dict):
@@ -170,7 +199,7 @@ def _read_json(content: bytes, features: Sequence[str], target: str) -> RequestR
             name = min(row.keys() ^ rows[0].keys())
             message = f"row {number} {'has' if name in row else 'lacks'} column {name[:60]!r}, unlike row 1"
             raise DataError(ValidationIssue(message, hint="give each row the same columns, null if missing"))
-    check_columns(rows[0], features, target)
+    ignored = check_columns(rows[0], features, target, strict=strict)
     columns = {name: [row[name] for row in rows] for name in features}
     for name, values in columns.items():
         for number, value in enumerate(values, 1):
@@ -178,7 +207,7 @@ def _read_json(content: bytes, features: Sequence[str], target: str) -> RequestR
                 raise DataError(
                     f"row {number}, column {name[:60]!r}: expected a number, text, boolean or null"
                 )
-    return RequestRows({name: list(map(_or_none, values)) for name, values in columns.items()})
+    return RequestRows({name: list(map(_or_none, values)) for name, values in columns.items()}, ignored)
 
 
 def _check_structure(content: bytes) -> None:
@@ -191,7 +220,7 @@ def _check_structure(content: bytes) -> None:
         raise DataError("the body has lists in its rows: give numbers, texts, booleans or null")
 
 
-def _read_csv(content: bytes, features: Sequence[str], target: str) -> RequestRows:
+def _read_csv(content: bytes, features: Sequence[str], target: str, *, strict: bool) -> RequestRows:
     try:
         rows = csv_reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = [name.strip() for name in next(rows, [])]
@@ -200,7 +229,7 @@ def _read_csv(content: bytes, features: Sequence[str], target: str) -> RequestRo
         counts = Counter(header)
         if twice := next((name for name, count in counts.items() if count > 1), None):
             raise DataError(f"the header has the column {twice[:MAX_SHOWN]!r} more than once")
-        check_columns(counts, features, target)
+        ignored = check_columns(counts, features, target, strict=strict)
         records: list[list[str]] = []
         lines: list[int] = []
         for row in rows:
@@ -219,7 +248,7 @@ def _read_csv(content: bytes, features: Sequence[str], target: str) -> RequestRo
     _check_number(len(records))
     positions = {name: at for at, name in enumerate(header)}
     columns = {name: [_or_none(row[positions[name]]) for row in records] for name in features}
-    return RequestRows(columns, header, lines)
+    return RequestRows(columns, ignored, header, lines)
 
 
 def _check_number(rows: int) -> None:

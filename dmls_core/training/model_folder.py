@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.data.encoder import CategoryFeature, Encoder
+from dmls_core.data.encoder import CategoryFeature
 from dmls_core.errors import ServingError
 from dmls_core.evaluate.comparison import paired_bootstrap
 from dmls_core.models.engines import Engine, Fitted
@@ -118,7 +117,7 @@ def write_companions(
         "score": score,
     }
     for name, content in {
-        "encoder.json": _with_ranges(data.encoder, ranges).as_json(),
+        "encoder.json": data.encoder.with_ranges(ranges).as_json(),
         "golden.json": golden,
         "model.json": description,
         "baseline.json": with_predictions(data.profile, exported.predictions, data.labels).as_json(),
@@ -158,15 +157,6 @@ def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
         if not isinstance(feature, CategoryFeature) and not math.isnan(low[position]):
             ranges.setdefault(feature.name, (low[position], high[position]))  # days are a date's first part
     return ranges
-
-
-def _with_ranges(encoder: Encoder, ranges: Mapping[str, tuple[float, float]]) -> Encoder:
-    """Return the encoder with the ranges that say which served values are unlike those of the training."""
-    features = (
-        feature if isinstance(feature, CategoryFeature) else replace(feature, range=ranges.get(feature.name))
-        for feature in encoder.features
-    )
-    return replace(encoder, features=tuple(features))
 
 
 LARGE = 16_000_000

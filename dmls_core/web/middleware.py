@@ -58,6 +58,9 @@ BODY_LIMIT = 1 * MIB
 REQUEST_ID = "X-Request-ID"
 """Header with the id of a prediction request in the inference log."""
 
+NOTES = "DMLS-Notes"
+"""Header with the numbers of notes on the rows of a prediction request."""
+
 PREDICTIONS = "/api/v1/predictions/"
 """Paths below the app that pages of other origins may call."""
 
@@ -201,7 +204,7 @@ class PredictionCors:
             allow_origins=origins,
             allow_methods=["POST"],
             allow_headers=["Authorization", REQUEST_ID],
-            expose_headers=[REQUEST_ID],
+            expose_headers=[REQUEST_ID, NOTES],
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -316,7 +316,8 @@ def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: Platf
         from_parquet = viewer.post(
             "/predictions/demo/iris", content=as_parquet.getvalue(), headers={"Content-Type": PARQUET}
         )
-        unknown = viewer.post("/predictions/demo/iris", json=[SETOSA | {"size": 3}])
+        noted = viewer.post("/predictions/demo/iris", json=[SETOSA | {"size": 3}])
+        unknown = viewer.post("/predictions/demo/iris?strict=true", json=[SETOSA | {"size": 3}])
         refused = [
             viewer.get("/drops/web/theirs"),
             viewer.post("/drops/web/theirs/uploads", params={"file": "a.csv", "size": 1}),
@@ -334,6 +335,7 @@ def test_a_viewer_asks_the_model_and_submits_nothing(demo: Demo, platform: Platf
     assert from_csv.text.startswith("prediction,probability_setosa,")
     assert from_csv.text.splitlines()[1].startswith("setosa,")
     assert from_parquet.json()[0]["prediction"] == "setosa"
+    assert (noted.json()[0]["prediction"], noted.headers["DMLS-Notes"]) == ("setosa", "ignored-column=1")
     assert (unknown.status_code, unknown.json()["detail"].count("no column 'size'")) == (422, 1)
     assert [found.status_code for found in refused] == [403] * 3
     assert platform.keys("incoming/web/theirs/") == []

@@ -59,6 +59,18 @@ def test_requests_have_ids(server, monkeypatch):
         model.predict(COLUMNS, request_id="order-18")
 
 
+def test_notes_are_a_warning_and_no_column(server):
+    server.answer = 200, [{"prediction": 1.0}, {"prediction": 2.0, "notes": ["column 'x': 7 is above"]}]
+    model = connect("lab/parts", server.url, key="k")
+    with pytest.warns(UserWarning, match="1 rows are unlike those of the training: row 2: column 'x': 7 is"):
+        assert model.predict({"x": [1, 7]}) == {"prediction": [1.0, 2.0]}
+    assert model.notes == {1: ["column 'x': 7 is above"]}
+    server.answer = None
+    model.predict({"x": [1]}, strict=True)
+    assert server.headers[-1]["path"].endswith("/lab/parts?strict=true")
+    assert model.notes == {}
+
+
 def test_missing_values_of_every_library_are_empty_fields(server):
     values = [None, np.nan, pd.NA, pd.NaT, True, "é"]
     server.answer = 200, [{"prediction": 1.0}] * len(values)

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dmls_core import sandbox
 from dmls_core.data.formats.names import format_of, is_plain_text, plain_endings, usual_endings
+from dmls_core.data.row_notes import describe_counts
 from dmls_core.errors import DataError, DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
 from dmls_core.serving.predict.parquet_files import LIMITS, add_predictions, rows_as_csv
 from dmls_core.serving.predict.predictor import Predictor, predict_file
@@ -193,6 +194,8 @@ class FileScoring:
         key = layout.scored_file(self._team, self._job, name)
         self._store.upload(key, result)
         message = f"{n_rows:,} rows scored by version {predictor.version}"
+        if notes := describe_counts(predictor.note_counts):
+            message += f"; unlike the training data: {notes}"
         say(f"{self._file}: {message}")
         return self._write(state="scored", result=key, rows=n_rows, progress=1.0, message=message)
 

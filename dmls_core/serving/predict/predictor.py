@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dmls_core.data.bad_cells import describe_cells, shifted
 from dmls_core.data.encoder import CellError, Encoder
 from dmls_core.data.formats.csv_dialect import csv_reader
+from dmls_core.data.row_notes import RowNotes, find_notes
 from dmls_core.errors import DataError, NotFoundError, ServingError, ValidationIssue
 from dmls_core.serving.predict.connect import PREDICTION, PROBABILITY
 from dmls_core.serving.predict.resumable_file import Parts, written_in_parts
@@ -42,12 +43,14 @@ class Predictions:
         probabilities: float32 of shape (n_rows, n_classes), one column per label; ``None``: a regression.
         labels: ``()`` for a regression.
         version: the version in the Triton repository that answered.
+        notes: what is unlike the rows of the training.
     """
 
     values: list[str] | NDArray[np.float32]
     probabilities: NDArray[np.float32] | None
     labels: tuple[str, ...]
     version: int
+    notes: RowNotes
 
 
 class Predictor:
@@ -58,41 +61,56 @@ class Predictor:
     """
 
     def __init__(
-        self, repository: Repository, client: TritonClient, model: str, *, protocol: Protocol = "grpc"
+        self,
+        repository: Repository,
+        client: TritonClient,
+        model: str,
+        *,
+        protocol: Protocol = "grpc",
+        strict: bool = False,
     ) -> None:
         """Look up the served version of ``<team>.<job>``; the repository holds each version's encoder.
+
+        ``strict`` refuses rows that there is anything to note about.
 
         Raises:
             NotFoundError: Triton serves no such model, or a version that the repository does not have.
             ServingError: Triton does not answer.
         """
         self._repository, self._client, self._protocol = repository, client, protocol
-        self.model = model
+        self.model, self._strict = model, strict
+        self.note_counts: Counter[str] = Counter()
+        """Notes on all rows so far, by kind."""
         self.version, self.encoder = self._served()
 
     def predict(self, columns: Mapping[str, ArrayLike]) -> Predictions:
         """Predict rows given as raw values by column name, each of length n_rows.
 
         Raises:
-            DataError: a column is missing, or a value is not a number where one is needed.
+            DataError: a column is missing, or values are not numbers or dates; or there are notes, and the
+                predictor is strict.
             ServingError: Triton does not answer.
         """
         try:
-            outputs = self._infer(columns)
+            outputs, notes = self._infer(columns)
         except ServingError:
             served = self._served()
             if served[0] == self.version:
                 raise
             self.version, self.encoder = served
-            outputs = self._infer(columns)
+            outputs, notes = self._infer(columns)
+        self.note_counts.update(notes.counts)
         labels = self.encoder.target.labels
         if labels is None:
-            return Predictions(outputs[:, 0], None, (), self.version)
-        return Predictions(self.encoder.decode(outputs.argmax(axis=1)), outputs, labels, self.version)
+            return Predictions(outputs[:, 0], None, (), self.version, notes)
+        return Predictions(self.encoder.decode(outputs.argmax(axis=1)), outputs, labels, self.version, notes)
 
-    def _infer(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
+    def _infer(self, columns: Mapping[str, ArrayLike]) -> tuple[NDArray[np.float32], RowNotes]:
         try:
             rows = self.encoder.transform(columns)
+            notes = find_notes(self.encoder, columns, rows)
+            if self._strict and notes.notes:
+                raise notes.as_error()
         except CellError as error:
             raise describe_cells(error) from error
         except ValueError as error:
@@ -104,7 +122,8 @@ class Predictor:
             )
             for start in range(0, len(rows), size)
         ]
-        return np.concatenate(parts) if parts else np.empty((0, self._n_outputs), np.float32)
+        outputs = np.concatenate(parts) if parts else np.empty((0, self._n_outputs), np.float32)
+        return outputs, notes
 
     @property
     def _n_outputs(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request
@@ -13,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from dmls_core.data import request_rows
 from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
 from dmls_core.web.json_requests import Body, JsonRoute
-from dmls_core.web.middleware import REQUEST_ID
+from dmls_core.web.middleware import NOTES, REQUEST_ID
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
 
@@ -75,6 +76,13 @@ async def predict_rows(
             "new one. The response has it, too.",
         ),
     ] = "",
+    strict: Annotated[
+        bool,
+        Query(
+            description="Respond with 422 to columns that the model does not have, unknown categories, "
+            "values out of the training's range, and rows without values."
+        ),
+    ] = False,
 ) -> Response:
     """Return the predictions for up to 100,000 rows in 32 MiB, in their order.
 
@@ -82,7 +90,10 @@ async def predict_rows(
 
     `Content-Type` is the format of the rows, `Accept` that of the predictions, JSON by default: a list of
     objects, a CSV with a header, or Parquet. A prediction has `prediction` and, for a classification,
-    `probability_<label>` for each label. The columns must be exactly those of the model.
+    `probability_<label>` for each label. Columns that the model does not have are ignored.
+
+    The header `DMLS-Notes` counts what is unlike the training data, such as `unknown-category=2,
+    out-of-range=1, empty-row=1, ignored-column=3`. In JSON, such a row has `notes`.
     """
     sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sent not in request_rows.MEDIA_TYPES:
@@ -90,10 +101,10 @@ async def predict_rows(
     accept = _accepted(request.headers.get("accept", ""))
     request_id = request_id or uuid.uuid4().hex
     content = await request.body()
-    predictions = await run_in_threadpool(
-        table_predictions.predict_table, team, name, content, sent, accept, request_id
-    )
-    return Response(predictions, media_type=accept, headers={REQUEST_ID: request_id})
+    predict_table = partial(table_predictions.predict_table, strict=strict)
+    predicted = await run_in_threadpool(predict_table, team, name, content, sent, accept, request_id)
+    notes = {NOTES: predicted.notes} if predicted.notes else {}
+    return Response(predicted.content, media_type=accept, headers={REQUEST_ID: request_id, **notes})
 
 
 def _accepted(header: str) -> str:

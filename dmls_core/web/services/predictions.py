@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 import time
@@ -13,14 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import numpy as np
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from dmls_core import sandbox
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_repository
+from dmls_core.data.bad_cells import describe_cells
 from dmls_core.data.encoder import (
     CategoryFeature,
+    CellError,
     DateFeature,
     Encoder,
     Feature,
@@ -31,8 +31,9 @@ from dmls_core.data.encoder import (
 )
 from dmls_core.data.formats.names import data_endings
 from dmls_core.data.moments import day_of, hour_of
-from dmls_core.data.request_rows import MAX_SHOWN, check_columns
-from dmls_core.errors import DataError, NotFoundError, UserError, ValidationIssue
+from dmls_core.data.request_rows import MAX_NAMES, MAX_SHOWN, check_columns
+from dmls_core.data.row_notes import find_notes
+from dmls_core.errors import NotFoundError, UserError
 from dmls_core.store import Registry, layout
 from dmls_core.web import PREFIX
 from dmls_core.web.services import open_store
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 
 SECONDS = 20.0
+
+IGNORED = "is not a column of the model and was ignored"
 Value = str | int | float | bool | None
 
 
@@ -126,8 +129,9 @@ def read_signature(team: str, name: str) -> Signature:
 def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -> Prediction:
     """Return the live endpoint's prediction for one row, with a warning for each value outside of training.
 
-    A column whose value is null counts as missing. The snippets address Airflow by its configured URL, or by
-    ``base_url``. Raise ``DataError`` if a column is absent or unknown.
+    A column whose value is null counts as missing; columns that the model does not have are ignored. The
+    snippets address Airflow by its configured URL, or by ``base_url``. Raise ``DataError`` if a column is
+    absent.
     """
     from dmls_core.serving import connect
     from dmls_core.serving.predict.connect import PREDICTION, PROBABILITY
@@ -136,10 +140,10 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     model = layout.model_name(team, name)
     repository = open_repository(settings)
     version, encoder = read_served_encoder(repository, model)
-    ranges = repository.read(model, version, "model.json").get("ranges", {})
-    check_columns(row, encoder.feature_names, encoder.target.name)
+    ignored = check_columns(row, encoder.feature_names, encoder.target.name)
     columns = {one.name: [_value(row[one.name], one.marks)] for one in encoder.features}
-    warnings, imputed = check_values({name: value for name, (value,) in columns.items()}, encoder, ranges)
+    warnings, imputed = check_values({name: value for name, (value,) in columns.items()}, encoder)
+    warnings += [Remark(column=column[:MAX_SHOWN], message=IGNORED) for column in ignored[:MAX_NAMES]]
     with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
         started = time.perf_counter()
         response = served.predict(columns)
@@ -183,42 +187,23 @@ def _is_missing(value: Value, feature: Feature) -> bool:
     return feature.text(value) is None if isinstance(feature, CategoryFeature) else is_missing(value)
 
 
-def check_values(
-    row: Mapping[str, Value], encoder: Encoder, ranges: Mapping[str, Sequence[float]]
-) -> tuple[list[Remark], list[Remark]]:
+def check_values(row: Mapping[str, Value], encoder: Encoder) -> tuple[list[Remark], list[Remark]]:
     """Return remarks on values outside of training, and on missing values.
 
     Raises:
         DataError: a value is not a number, or not a date.
     """
-    warnings: list[Remark] = []
-    imputed: list[Remark] = []
-    issues: list[ValidationIssue] = []
-    for feature in encoder.features:
-        name, value = feature.name, row[feature.name]
-        if _is_missing(value, feature):
-            imputed.append(Remark(column=name, message=_imputed(feature)))
-        elif isinstance(feature, CategoryFeature):
-            if feature.text(value) not in feature.categories:
-                message = f"{str(value)[:MAX_SHOWN]!r} does not occur in the training data"
-                warnings.append(Remark(column=name, message=message))
-        else:
-            low, high = ranges.get(name, (-math.inf, math.inf))
-            try:
-                if isinstance(feature, DateFeature):
-                    warnings += _outside(feature, value, low, high)
-                    continue
-                parsed = number(value, booleans=feature.booleans)
-            except ValueError as error:
-                hint = "give a date" if isinstance(feature, DateFeature) else "give a number such as 1234.5"
-                issues.append(ValidationIssue(f"column {name!r}: {error}", hint=hint))
-                continue
-            if not low <= float(np.float32(parsed)) <= high:
-                side = "below" if parsed < low else "above"
-                message = f"{parsed:g} is {side} the range of the training data, {low:g} to {high:g}"
-                warnings.append(Remark(column=name, message=message))
-    if issues:
-        raise DataError(issues)
+    columns: dict[str, Any] = {name: [value] for name, value in row.items()}
+    try:
+        notes = find_notes(encoder, columns, encoder.transform(columns)).notes
+    except CellError as error:
+        raise describe_cells(error) from error
+    warnings = [Remark(column=note.column, message=note.message) for note in notes if note.column]
+    imputed = [
+        Remark(column=feature.name, message=_imputed(feature))
+        for feature in encoder.features
+        if _is_missing(row[feature.name], feature)
+    ]
     return warnings, imputed
 
 
@@ -226,17 +211,6 @@ def _column_type(feature: Feature) -> str:
     if isinstance(feature, CategoryFeature):
         return "category"
     return "date" if isinstance(feature, DateFeature) else "number"
-
-
-def _outside(feature: DateFeature, value: Value, low: float, high: float) -> list[Remark]:
-    """Return a remark if a date is outside the days of the training data, or a time outside its hours."""
-    unit, shown, noun = (86_400, day_of, "dates") if feature.days else (3_600, hour_of, "times")
-    amount = (feature.seconds(value) or 0) / unit
-    if low <= (math.floor(amount) if feature.days else np.float32(amount)) <= high:
-        return []
-    side = "before" if amount < low else "after"
-    message = f"{value} is {side} the {noun} of the training data, {shown(low)} to {shown(high)}"
-    return [Remark(column=feature.name, message=message)]
 
 
 def _imputed(feature: Feature) -> str:
@@ -254,7 +228,8 @@ def read_served_encoder(repository: Repository, model: str) -> tuple[int, Encode
     version = repository.serving(model)
     if version is None:
         raise NotFoundError(f"no version of {model} is served: deploy one, or serve an earlier one again")
-    return version, Encoder.from_json(repository.read(model, version, "encoder.json"))
+    encoder = Encoder.from_json(repository.read(model, version, "encoder.json"))
+    return version, encoder.with_ranges(repository.read(model, version, "model.json").get("ranges", {}))
 
 
 def _value(value: Value, marks: Sequence[str]) -> Value:

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dmls_core.airflow.settings import airflow_settings, open_repository
 from dmls_core.data.bad_cells import describe_cells
 from dmls_core.data.encoder import CellError
 from dmls_core.data.request_rows import read_rows, write_rows
-from dmls_core.errors import DataError
+from dmls_core.data.row_notes import find_notes
 from dmls_core.store import layout
 from dmls_core.web.services.predictions import SECONDS, read_served_encoder
 
 
+@dataclass(frozen=True, slots=True)
+class TablePredictions:
+    """Predictions in the format that was asked for; ``notes`` counts what is special about the rows."""
+
+    content: bytes
+    notes: str
+
+
 def predict_table(
-    team: str, name: str, content: bytes, media_type: str, accept: str, request_id: str
-) -> bytes:
+    team: str, name: str, content: bytes, media_type: str, accept: str, request_id: str, *, strict: bool
+) -> TablePredictions:
     """Return the predictions for rows in ``media_type``, in their order, as ``accept``.
 
     Both are one of ``request_rows.MEDIA_TYPES``. The table endpoint gets the rows in batches, which one
     version answers; the inference log has them under ``request_id``.
 
     Raises:
-        DataError: the rows are not of this format, are too many, lack columns of the model or have others,
-            or a value is not a number where one is needed.
+        DataError: the rows are not of this format, are too many, or lack columns of the model, or values are
+            not numbers or dates; with ``strict`` also if there is anything to note.
         NotFoundError: no version is served.
         ServingError: Triton does not answer.
     """
@@ -30,12 +40,15 @@ def predict_table(
     settings = airflow_settings()
     model = layout.model_name(team, name)
     _, encoder = read_served_encoder(open_repository(settings), model)
-    rows = read_rows(content, media_type, encoder.feature_names, encoder.target.name)
+    rows = read_rows(content, media_type, encoder.feature_names, encoder.target.name, strict=strict)
     try:
-        with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
-            predictions = served.predict(rows.columns, request_id=request_id)
-    except DataError as error:
-        if isinstance(error.__cause__, CellError):
-            raise describe_cells(error.__cause__, locate=rows.locate) from error
-        raise
-    return write_rows(predictions, accept)
+        notes = find_notes(encoder, rows.columns, encoder.transform(rows.columns))
+    except CellError as error:
+        raise describe_cells(error, locate=rows.locate) from error
+    if strict and notes.notes:
+        raise describe_cells(notes.as_error(), locate=rows.locate)
+    with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
+        predictions = served.predict(rows.columns, request_id=request_id)
+    counts = {**notes.counts, **({"ignored-column": len(rows.ignored)} if rows.ignored else {})}
+    summary = ", ".join(f"{kind}={count}" for kind, count in counts.items())
+    return TablePredictions(write_rows(predictions, accept, notes.by_row()), summary)

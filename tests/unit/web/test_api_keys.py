@@ -27,6 +27,7 @@ from dmls_core.web import dependencies
 from dmls_core.web.dependencies import signed_in
 from dmls_core.web.routers import keys
 from dmls_core.web.services import request_quotas, table_predictions
+from dmls_core.web.services.table_predictions import TablePredictions
 from tests.support.airflow_database import add_dag, memory_database
 
 ROWS = [{"size": 1.5}]
@@ -84,7 +85,8 @@ def admin(
 @pytest.fixture
 def analyst(admin: TestClient, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """The REST API for someone without a login, with models that answer everything."""
-    monkeypatch.setattr(table_predictions, "predict_table", lambda *_: PREDICTED)
+    predicted = TablePredictions(PREDICTED, "empty-row=1")
+    monkeypatch.setattr(table_predictions, "predict_table", lambda *_, **__: predicted)
     del admin.app.dependency_overrides[signed_in]  # type: ignore[attr-defined]
     return TestClient(admin.app, raise_server_exceptions=False)
 
@@ -280,7 +282,7 @@ def test_no_key_is_logged(
     ask(analyst, key)
     ask(analyst, key, "lab/wine")
     ask(analyst, key[:-1])
-    monkeypatch.setattr(table_predictions, "predict_table", lambda *_: 1 / 0)
+    monkeypatch.setattr(table_predictions, "predict_table", lambda *_, **__: 1 / 0)
     assert ask(analyst, key)[0] == 500
     api_keys.revoke_key(made.id, "lab", "iris", "ada")
     secret = key.rpartition("_")[2][:-1]
@@ -292,7 +294,9 @@ def test_a_request_gets_the_id_that_it_sends_or_a_new_one(analyst: TestClient):
     headers = {"Authorization": f"Bearer {key}"}
     post = partial(analyst.post, "/api/v1/predictions/lab/iris", json=ROWS)
     assert post(headers={**headers, "X-Request-ID": "order-17"}).headers["X-Request-ID"] == "order-17"
-    assert len(post(headers=headers).headers["X-Request-ID"]) == 32
+    answer = post(headers=headers)
+    assert len(answer.headers["X-Request-ID"]) == 32
+    assert answer.headers["DMLS-Notes"] == "empty-row=1"
 
 
 def test_a_key_gets_the_quota_of_its_team_and_no_more(analyst: TestClient, monkeypatch: pytest.MonkeyPatch):

@@ -57,6 +57,12 @@ def test_a_csv_gets_version_and_predictions_next_to_its_columns(score, store, pr
     assert read_record(store, *JOB, "may.csv").message == "2 rows scored by version 1"
 
 
+def test_the_record_says_what_is_unlike_the_training(score, store):
+    score("may.csv", b"length,width\n1,0\n,\n")
+    message = "2 rows scored by version 1; unlike the training data: 1 row without any value"
+    assert read_record(store, *JOB, "may.csv").message == message
+
+
 def parquet(**columns):
     target = io.BytesIO()
     pl.DataFrame(columns).write_parquet(target)

@@ -71,6 +71,16 @@ def test_columns_are_added_and_everything_else_stays(predictor, tmp_path):
     assert rows[3] == ["9", "", "1e0", "é", "versicolor", "0.0", "1.0", "0.0"]
 
 
+def test_values_out_of_range_are_counted_or_refused(predictor, repository, tmp_path):
+    predictor.encoder = predictor.encoder.with_ranges({"length": (0.0, 5.0)})
+    run(predictor, tmp_path, "length,width\n" + "1,1\n" * 5_000 + "9,1\n,\n")
+    assert predictor.note_counts == {"out-of-range": 1, "empty-row": 1}
+    strict = Predictor(repository, Sums(), NAME, strict=True)
+    strict.encoder = predictor.encoder
+    with pytest.raises(DataError, match="row 5001: 9 is above the range of the training data, 0 to 5"):
+        run(strict, tmp_path, "length,width\n" + "1,1\n" * 5_000 + "9,1\n")
+
+
 def test_a_column_that_is_only_copied_may_have_long_cells(predictor, tmp_path):
     csv.field_size_limit(131_072)  # Python's own limit
     text = "a" * 200_000

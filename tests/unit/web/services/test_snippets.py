@@ -58,6 +58,7 @@ def test_absent_and_unknown_columns_are_refused_all_at_once():
             {"age": 31, "Plan": "x", "churned": "no", "color": "red"},
             ENCODER.feature_names,
             ENCODER.target.name,
+            strict=True,
         )
     issues = {issue.message: issue.hint for issue in raised.value.issues}
     assert issues["column 'plan' is absent"] == "rename 'Plan'"
@@ -68,22 +69,21 @@ def test_absent_and_unknown_columns_are_refused_all_at_once():
 
 def test_values_outside_of_training_are_warnings_and_missing_ones_are_echoed():
     paid = 'it\'s "paid" $HOME'
-    warnings, imputed = check_values(
-        {"age": "-5", paid: None, "plan": "gold"}, ENCODER, {"age": [18.0, 80.0]}
-    )
+    encoder = ENCODER.with_ranges({"age": [18.0, 80.0]})
+    warnings, imputed = check_values({"age": "-5", paid: None, "plan": "gold"}, encoder)
     assert [(found.column, found.message) for found in warnings] == [
         ("age", "-5 is below the range of the training data, 18 to 80"),
         ("plan", "'gold' does not occur in the training data"),
     ]
     assert [found.column for found in imputed] == [paid]
-    _, imputed = check_values({"age": None, paid: 1, "plan": None}, ENCODER, {})
+    _, imputed = check_values({"age": None, paid: 1, "plan": None}, ENCODER)
     assert [found.message for found in imputed] == [
         "missing, replaced by 40",
         "missing, which the model treats as a category of its own",
     ]
-    assert check_values({"age": 18, paid: 1, "plan": "é'"}, ENCODER, {"age": [18.0, 80.0]}) == ([], [])
+    assert check_values({"age": 18, paid: 1, "plan": "é'"}, encoder) == ([], [])
     with pytest.raises(DataError, match="old"):
-        check_values({"age": "old", paid: 1, "plan": "é'"}, ENCODER, {})
+        check_values({"age": "old", paid: 1, "plan": "é'"}, ENCODER)
 
 
 def test_a_text_that_is_not_missing_is_sent_and_known():
@@ -97,14 +97,13 @@ def test_a_text_that_is_not_missing_is_sent_and_known():
 
 
 def test_dates_outside_of_training_are_warnings():
-    encoder = Encoder((DateFeature("sold", "day-first"),), Target("y"))
-    ranges = {"sold": [19782.0, 19783.0]}
-    assert check_values({"sold": "1.3.2024"}, encoder, ranges) == ([], [])
-    warnings, _ = check_values({"sold": "2.3.2024"}, encoder, ranges)
+    encoder = Encoder((DateFeature("sold", "day-first", range=(19782.0, 19783.0)),), Target("y"))
+    assert check_values({"sold": "1.3.2024"}, encoder) == ([], [])
+    warnings, _ = check_values({"sold": "2.3.2024"}, encoder)
     expected = "2.3.2024 is after the dates of the training data, 2024-02-29 to 2024-03-01"
     assert [found.message for found in warnings] == [expected]
-    _, imputed = check_values({"sold": None}, encoder, ranges)
+    _, imputed = check_values({"sold": None}, encoder)
     assert [found.message for found in imputed] == ["missing, which the model handles itself"]
-    with pytest.raises(DataError, match="column 'sold': 'soon' is not a day-first date"):
-        check_values({"sold": "soon"}, encoder, ranges)
+    with pytest.raises(DataError, match="column 'sold', row 1: 'soon' is not a day-first date"):
+        check_values({"sold": "soon"}, encoder)
     assert sent_row({"sold": ["1.3.2024"]}, encoder) == {"sold": "1.3.2024"}
