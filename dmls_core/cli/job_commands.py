@@ -44,6 +44,7 @@ COLORS = {
     "waiting": "yellow",
     "rejected": "red",
     "accepted": "cyan",
+    "trained": "cyan",
     "running": "blue",
     "awaiting approval": "magenta",
     "deployed": "green",
@@ -270,7 +271,7 @@ PAUSE = 0.5
 ANSWER_SECONDS = 60.0
 """Time for which ``dmls submit`` waits for the answer of admission, which takes some seconds."""
 
-ENDED = ("rejected", "deployed", "stopped", "failed")
+ENDED = ("rejected", "trained", "deployed", "stopped", "failed")
 
 
 def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str) -> str:
@@ -333,19 +334,7 @@ def follow(
                 show(status)
             if status.state in (*ENDED, *pause_at):
                 return status
-            # The run may have ended after its status was read.
-            if _ended_undeployed(store, team, name, status) and read_status(store, team, name) == status:
-                return status
         if time.monotonic() > end:
             state = f"{status.state}: {status.message}" if status else "it has no status yet"
             raise PlatformError(f"{team}/{name} has not ended after {seconds:.0f} s ({state})")
         time.sleep(PAUSE)
-
-
-def _ended_undeployed(store: Store, team: str, name: str, status: Status) -> bool:
-    """Return whether a run has ended without a deployment, by rule or because a person declined it."""
-    from dmls_core.store import layout
-
-    if status.state != "accepted" or not status.run_folder_key:
-        return False
-    return store.head(layout.run_folder(team, name, status.run_folder_key) + layout.RESULT) is not None

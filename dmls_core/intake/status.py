@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -15,8 +15,21 @@ from dmls_core.visible_text import visible
 
 SCHEMA = 1
 State = Literal[
-    "waiting", "rejected", "accepted", "running", "awaiting approval", "deployed", "stopped", "failed"
+    "waiting",
+    "rejected",
+    "accepted",
+    "running",
+    "awaiting approval",
+    "trained",
+    "deployed",
+    "stopped",
+    "failed",
 ]
+
+NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deployed: {reason}"
+"""Message of a run that ended without a deployment, by a rule or because a person declined it."""
+
+_NOT_DEPLOYED_START = NOT_DEPLOYED.partition("{")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,9 @@ class Status:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a status: {error}") from error
         _check(status)
+        # Earlier releases had no state for such a run.
+        if status.state == "accepted" and status.message.startswith(_NOT_DEPLOYED_START):
+            return replace(status, state="trained")
         return status
 
 
@@ -127,6 +143,7 @@ _HEADLINES = {
     "accepted": "The submission is accepted; training starts automatically.",
     "running": "The job is running.",
     "awaiting approval": "The model is ready and waits for approval.",
+    "trained": "The model is trained, and not deployed.",
     "deployed": "The model is served.",
     "stopped": "The model is no longer served.",
     "failed": "The run failed.",

@@ -189,7 +189,7 @@ def test_a_rejected_approval_deploys_nothing(platform: PlatformClient):
 
     platform.wait_run("lab", "declined", "success")
     status = platform.status("lab", "declined")
-    assert status["state"] == "accepted"
+    assert status["state"] == "trained"
 
     assert "not deployed" in status["message"]
     (run,) = platform.runs("lab", "declined")
@@ -201,7 +201,7 @@ def test_an_approval_that_nobody_gives_keeps_the_champion(platform: PlatformClie
     platform.wait_run("lab", "late", "success")
 
     status = platform.status("lab", "late")
-    assert status["state"] == "accepted"
+    assert status["state"] == "trained"
     assert "the approval was not answered by its deadline; the champion stays" in status["message"]
     decision = json.loads(platform.get(f"runs/lab/late/{status['run_key']}/decision.json") or b"{}")
     assert (decision["decision"], decision["by"]) == ("keep", "deadline")

@@ -7,8 +7,8 @@ const BASE = document.body.dataset.base;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 const ATTEMPTS = 4;
 const RETRY_MS = 3000;
-const ENDED = new Set(["rejected", "accepted", "running", "awaiting approval", "deployed", "stopped", "failed"]);
-const KINDS = { rejected: "bad", failed: "bad", waiting: "warn", stopped: "warn", accepted: "good", deployed: "good", running: "busy", "awaiting approval": "wait" };
+const ENDED = new Set(["rejected", "accepted", "running", "awaiting approval", "trained", "deployed", "stopped", "failed"]);
+const KINDS = { rejected: "bad", failed: "bad", waiting: "warn", stopped: "warn", accepted: "good", trained: "good", deployed: "good", running: "busy", "awaiting approval": "wait" };
 
 /** Check team and name as the user types; call `changed` with the result. Return a function that checks again. */
 export function watchNames(changed) {

@@ -149,7 +149,7 @@ def test_submit_refuses_an_unfit_name(dmls, store, files):
 
 @pytest.mark.parametrize(
     ("state", "code"),
-    [("deployed", 0), ("awaiting approval", 0), ("accepted", 0), ("failed", 3)],
+    [("deployed", 0), ("awaiting approval", 0), ("trained", 0), ("failed", 3)],
 )
 def test_waiting_ends_with_the_run(dmls, store, files, state, code):
     platform = threading.Thread(target=finish, args=(store, "sea", "tides", state, "that was it"))
@@ -161,25 +161,6 @@ def test_waiting_ends_with_the_run(dmls, store, files, state, code):
     assert (answer["state"], answer["message"]) == (state, "that was it")
     if state == "awaiting approval":
         assert read_status(store, "sea", "tides").state == state
-
-
-def test_a_run_that_ends_while_its_status_is_read_has_its_last_status(dmls, store, files, monkeypatch):
-    dmls("submit", *files, "--team", "sea")
-    record = admit(store, "sea", "tides").record
-    first, head = read_status(store, "sea", "tides"), store.head
-    store.put(layout.run_folder("sea", "tides", record.run_key) + layout.RESULT, b"{}")
-
-    def end_run(key: str) -> object:
-        monkeypatch.undo()
-        update_run_status(store, "sea", "tides", record.run_key, "running", "training 2/2")
-        update_run_status(store, "sea", "tides", record.run_key, "accepted", "that was it")
-        return head(key)
-
-    monkeypatch.setattr(store, "head", end_run)
-    shown: list[Status] = []
-    last = follow(store, "sea", "tides", fingerprint=first.fingerprint, seconds=60, show=shown.append)
-    assert (last.state, last.message) == ("accepted", "that was it")
-    assert shown == [first, last]
 
 
 def test_a_failure_with_errors_is_the_users(dmls, store, files):

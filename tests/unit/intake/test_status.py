@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dmls_core.errors import ConflictError, ValidationIssue
 from dmls_core.intake import Status, read_status, update_run_status, write_status
-from dmls_core.intake.status import escape, status_page
+from dmls_core.intake.status import NOT_DEPLOYED, escape, status_page
 from dmls_core.store import Registry, Store, open_store
 from tests.unit.store.fakes import FakeSpec, data
 
@@ -166,6 +166,15 @@ def test_nor_does_what_users_change_in_an_answer(store: Store, change: dict[str,
     assert read_status(store, "growth", "iris") is None
     write_status(store, "growth", "iris", "waiting", "for data")
     assert answer(store)["state"] == "waiting"
+
+
+def test_a_run_of_an_earlier_release_that_deployed_nothing_is_trained(store: Store) -> None:
+    message = NOT_DEPLOYED.format(version=3, reason="declined by ann")
+    for text, state in ((message, "trained"), ("Accepted as version 1", "accepted")):
+        write_status(store, "growth", "iris", "accepted", text)
+        status = read_status(store, "growth", "iris")
+        assert status
+        assert (status.state, status.message) == (state, text)
 
 
 class TestRunStatus:

@@ -15,14 +15,13 @@ from dmls_core.airflow.links import LINKS
 from dmls_core.airflow.runs.status import report_failure
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.html.formats import sentence
+from dmls_core.intake.status import NOT_DEPLOYED
 from dmls_core.store import Registry
 
 if TYPE_CHECKING:
     from dmls_core.tracking.decision import Candidate, DecidedBy
     from dmls_core.tracking.registry import RegisteredVersion
 
-
-NOT_DEPLOYED = "trained and registered as version {version} in MLflow, not deployed: {reason}"
 
 RETIRED = "the job was retired"
 
@@ -63,7 +62,7 @@ class ApproveOperator(ApprovalOperator):
         record_decision(run, decision)
         if not decision.deploy:
             reason = f"{decision.reason} ({score})"
-            run.reporter.report("accepted", _not_deployed(run, reason))
+            run.reporter.report("trained", _not_deployed(run, reason))
             self.log.info("Not deployed: %s", reason)
             self.skip(ti=context["ti"], tasks=context["task"].get_direct_relatives(upstream=False))
             return None
@@ -123,7 +122,7 @@ class ApproveOperator(ApprovalOperator):
             record_decision(run, Decision(not rejected, by, reason, version))
             if rejected:
                 # Before the base class, which ends the task by skipping what follows.
-                run.reporter.report("accepted", _not_deployed(run, reason))
+                run.reporter.report("trained", _not_deployed(run, reason))
         return super().execute_complete(context, event)
 
 
