@@ -313,6 +313,7 @@ def drift(
     """Compare new data with the training data of the served model. The exit code is 1 if it has drifted."""
     from dmls_core.cli.job_commands import accepted_spec, open_root
     from dmls_core.data.formats.conversion import converted
+    from dmls_core.data.formats.damage import hidden_panics
     from dmls_core.monitoring.new_data import check_files, fetch_baseline
     from dmls_core.monitoring.pages import drift_page
     from dmls_core.spec import Drift
@@ -326,7 +327,11 @@ def drift(
         raise NotFoundError(ValidationIssue(f"there is no job {name}", hint="`dmls jobs` lists them"))
     threshold = float((spec.get("drift") or {}).get("threshold", Drift().threshold))
     run_key = find_champion(load_settings().require("mlflow_uri"), layout.model_name(*name)).run_key
-    with TemporaryDirectory(prefix="dmls-drift-") as scratch, converted(data, spec["data"]) as files:
+    with (
+        hidden_panics(),
+        TemporaryDirectory(prefix="dmls-drift-") as scratch,
+        converted(data, spec["data"]) as files,
+    ):
         model = fetch_baseline(store, *name, run_key, Path(scratch))
         report = check_files(model, files, threshold)
     try:

@@ -313,6 +313,7 @@ def train(
     An interrupted run continues if it is started again with the same --out.
     """
     load_settings()  # for the credentials of an embedded platform
+    from dmls_core.data.formats.damage import hidden_panics
     from dmls_core.training.request import TrainRequest
     from dmls_core.training.run import run_train
 
@@ -331,7 +332,8 @@ def train(
         champion_version=champion_version,
         worker=worker,
     )
-    run_train(request, as_json=as_json)
+    with hidden_panics():
+        run_train(request, as_json=as_json)
 
 
 def node(

@@ -9,8 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +23,53 @@ from dmls_core.errors import DataError, DmlsError, PlatformError, ValidationIssu
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS}
 """Error numbers of the operating system that say nothing about a file's content, such as a full disk."""
 
+STDERR = 2
+
 _OF_RUST = re.compile(r"\(os error (\d+)\)")
+
+
+_panics_are_hidden = ContextVar("panics_are_hidden", default=False)
+
+
+@contextmanager
+def hidden_panics() -> Iterator[None]:
+    """Leave out what a library in Rust prints on its panic while ``readable`` reads a file.
+
+    For commands: the error that follows says all of it. A process that is ended while it reads a file loses
+    what other libraries printed meanwhile, which the sandbox, for example, needs.
+    """
+    token = _panics_are_hidden.set(True)
+    try:
+        yield
+    finally:
+        _panics_are_hidden.reset(token)
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Hold back what is written to standard error, by any library; leave it out on a panic."""
+    panicked = False
+    with tempfile.TemporaryFile() as held:
+        sys.stderr.flush()
+        original = os.dup(STDERR)
+        os.dup2(held.fileno(), STDERR)
+        try:
+            yield
+        except BaseException as error:
+            panicked = _is_panic(error)
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(original, STDERR)
+            os.close(original)
+            held.seek(0)
+            if not panicked:
+                with open(STDERR, "wb", closefd=False) as shown:
+                    shutil.copyfileobj(held, shown)
+
+
+def _is_panic(error: BaseException) -> bool:
+    return type(error).__name__ == "PanicException"  # each library in Rust has a class of its own
 
 
 @contextmanager
@@ -36,14 +86,14 @@ def readable(
         MemoryError: the reader needs more memory than it may take.
     """
     try:
-        yield
+        with _held_back() if _panics_are_hidden.get() else nullcontext():
+            yield
     except DataError as error:  # of a copy, which may have another name
         raise DataError([replace(issue, file=path.name) for issue in error.issues]) from error
     except (DmlsError, MemoryError):
         raise
     except BaseException as error:
-        # Each library in Rust has a class of its own.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not isinstance(error, Exception) and not _is_panic(error):
             raise
         reason = str(error).split("\n", 1)[0][:200]
         if (number := _error_number(error)) in _MACHINE:

@@ -171,11 +171,8 @@ def explain(
         and (key, value) != ("format", format_of(name))
     }
     if "numbers" in keys:
-        of_columns = {issue.key: keys["numbers"].get(issue.key) for issue in issues}
-        keys["numbers"] = {column: notation for column, notation in of_columns.items() if notation}
-        if only is not None and keys["numbers"]:
-            keys = {"numbers": keys["numbers"]}
-        elif not keys["numbers"]:
+        keys["numbers"] = _missing_notations(detected, issues, options)
+        if not keys["numbers"]:
             del keys["numbers"]
     numbers = "numbers" in keys or any(
         _NUMBER.fullmatch(issue.found) or "distinct" in issue.message for issue in issues
@@ -186,6 +183,26 @@ def explain(
         return list(issues)  # not the cause
     first = issues[0]
     return [replace(first, message=describe(name, keys), hint=_remedy(keys), file=name, expected="")]
+
+
+def _missing_notations(
+    detected: Mapping[str, Any], issues: Sequence[ValidationIssue], options: Mapping[str, Any]
+) -> dict[str, dict[str, str]]:
+    """Return the notations of columns with issues that the ``options`` lack."""
+    # The detected notations complete the detected marks of the file, which those of the spec may not be.
+    marks = {"decimal": ".", "thousands": ""}
+    other = {
+        key: detected.get(key, usual)
+        for key, usual in marks.items()
+        if options.get(key, usual) not in (usual, detected.get(key, usual))
+    }
+    missing = {}
+    for column in dict.fromkeys(issue.key for issue in issues):
+        notation = {**other, **detected["numbers"].get(column, {})}
+        present = (options.get("numbers") or {}).get(column) or {}
+        if column in detected["numbers"] and notation.items() - present.items():
+            missing[column] = notation
+    return missing
 
 
 def _decode(head: bytes) -> tuple[Encoding, str]:

@@ -66,20 +66,20 @@ def test_the_cell_that_fails_training_is_named(
     assert message in issue.message
 
 
-def test_the_hint_on_numbers_of_a_column_is_all_that_they_need(tmp_path: Path) -> None:
-    rows = "".join(f'{27000 + n}.0,"{n},50",{n / 8}%,{"uv"[n % 2]}\n' for n in range(10, 90))
-    issues, numbers = check(tmp_path, rows), ""
-    for number in range(2):
-        assert issues, number
-        hint = issues[0].hint.removeprefix("add to [data] in the spec: ")
-        numbers += re.sub(", (?=numbers)", "\n", hint) + "\n"
-        issues = check(tmp_path, rows, f"{SPEC}[data]\n{numbers}")
-        if not issues:
-            break
-    assert load_spec(f"{SPEC}[data]\n{numbers}".encode()).data.reading == {
-        "numbers": {"b": {"decimal": ","}, "c": {"unit": "%"}}
+def test_the_hint_on_numbers_of_columns_is_all_that_they_need(tmp_path: Path) -> None:
+    rows = "".join(f'{n}0.5%,"1.{n}0,50","$1,{n}0.{n}",{"uv"[n % 2]}\n' for n in range(10, 90))
+    (issue,) = check(tmp_path, rows)
+    keys = issue.hint.removeprefix("add to [data] in the spec: ")
+    spec = f"{SPEC}[data]\n" + re.sub(", (?=numbers)", "\n", keys)
+    assert load_spec(spec.encode()).data.reading == {
+        "thousands": ",",
+        "numbers": {"a": {"unit": "%"}, "b": {"decimal": ",", "thousands": "."}, "c": {"unit": "$"}},
     }
-    (missing,) = check(tmp_path, rows, f'{SPEC}[data]\nnumbers.d.unit = "%"\n')
+    assert check(tmp_path, rows, spec) == []
+    # Another mark in the spec than most columns have.
+    (issue,) = check(tmp_path, rows, f"{SPEC}[data]\ndecimal = ','\nthousands = '.'\n")
+    assert 'numbers."a" = { decimal = ".", thousands = ",", unit = "%" }' in issue.hint
+    (missing,) = check(tmp_path, rows, f'{spec}\nnumbers.d.unit = "%"\n')
     assert (missing.key, missing.expected) == ("data.numbers", "d")
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from dmls_core.data.formats.damage import readable
+from dmls_core.data.formats.damage import hidden_panics, readable
 from dmls_core.errors import DataError, PlatformError, ValidationIssue
 
 PATH = Path("/elsewhere/d.xlsx")
@@ -36,6 +38,27 @@ def test_any_exception_names_the_file(error: BaseException) -> None:
     (issue,) = caught.value.issues
     assert (issue.file, issue.message) == ("d.xlsx", "the file cannot be read")
     assert issue.found == (str(error).split("\n")[0] or type(error).__name__)
+
+
+def test_commands_leave_out_what_a_panic_prints(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"a": range(3000), "b": ["x", "y", "z"] * 1000}).write_parquet(path)
+    whole = path.read_bytes()
+
+    def read(bit: int) -> str:
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with suppress(DataError), readable(path):
+            os.write(2, b"a warning\n")
+            pl.read_parquet(path)
+        return capfd.readouterr().err
+
+    footer = 8 * (len(whole) - 8 - int.from_bytes(whole[-8:-4], "little"))
+    panics = next(bit for bit in range(footer, 8 * len(whole)) if "panicked" in read(bit))
+    with hidden_panics():
+        assert read(panics) == ""
+        assert read(8 * len(whole) - 1) == "a warning\n", "an error without a panic"
 
 
 @pytest.mark.parametrize(
