@@ -130,9 +130,7 @@ class RemoteModel:
             predictions += part
         if self.notes:
             number, texts = next(iter(self.notes.items()))
-            message = (
-                f"{len(self.notes):,} rows are unlike those of the training: row {number + 1}: {texts[0]}"
-            )
+            message = f"rows unlike those of the training: {len(self.notes):,}; row {number + 1}: {texts[0]}"
             warnings.warn(message, stacklevel=2)
         return _like(rows, predictions)
 

@@ -29,7 +29,7 @@ from .encoder import (  # noqa: TID252 - a logged model or an endpoint may have 
 )
 from .moments import day_of, hour_of  # noqa: TID252
 
-UNKNOWN_CATEGORY, OUT_OF_RANGE, EMPTY_ROW = "unknown-category", "out-of-range", "empty-row"
+KINDS = UNKNOWN_CATEGORY, OUT_OF_RANGE, EMPTY_ROW = "unknown-category", "out-of-range", "empty-row"
 
 MAX_NOTES = 1_000
 """Cells of one call that are described; further ones are only counted."""
@@ -90,6 +90,11 @@ def find_notes(encoder: Encoder, columns: Mapping[str, Any], matrix: NDArray[np.
 
     ``matrix`` is ``encoder.transform(columns)``: raw values are read only where it shows something special.
     """
+    # A Series would be read by its index.
+    columns = {
+        name: np.asarray(columns[name]) if hasattr(columns[name], "dtype") else columns[name]
+        for name in encoder.feature_names
+    }
     notes: list[RowNote] = []
     counts: Counter[str] = Counter()
     lookups = MAX_LOOKUPS

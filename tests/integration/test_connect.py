@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import math
 import os
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 from tritonclient.utils.shared_memory import mapped_shared_memory_regions
 
+from dmls_core.data.encoder import Encoder
 from dmls_core.devstack.supervisor import wait_until
 from dmls_core.errors import DataError, NotFoundError, PlatformError, ServingError
 from dmls_core.serving import Deployment, Predictor, connect
@@ -205,6 +208,49 @@ def test_shared_memory_that_cannot_be_is_said(parts, regions, monkeypatch):
     )
     with pytest.raises(ServingError, match="/dev/shm has no room"):
         connect(parts.name, grpc=address, shared_memory=True)
+
+
+def test_rows_unlike_those_of_the_training_are_noted(triton, tmp_path, monkeypatch):
+    name, ranges = "lab.noted", {"size": (-9.0, 9.0)}
+    trained_run(tmp_path / "run")
+    change_encoder(
+        tmp_path / "run/model",
+        lambda encoder: encoder.update(Encoder.from_json(encoder).with_ranges(ranges).as_json()),
+    )
+    monkeypatch.setattr("dmls_core.serving.predict.connect.MAX_BATCH_SIZE", 3)
+    frame = {
+        "size": [0.1, 0.2, 0.3, 77, None],
+        "count": [1, 2, 3, 4, None],
+        "colour": ["red", "Red", "", "blue", None],
+    }
+    with triton.client(timeout=60.0) as client:
+        Deployment(triton.repository, client, name).deploy(tmp_path / "run/model")
+        address = client.addresses["grpc"]
+    with connect(name, grpc=address) as model:
+        with pytest.warns(UserWarning, match="rows unlike those of the training: 3; row 2: column 'colour'"):
+            predicted = model.predict(frame)
+        assert model.notes == {
+            1: ["column 'colour': 'Red' does not occur in the training data; the nearest category is 'red'"],
+            3: ["column 'size': 77 is above the range of the training data, -9 to 9"],
+            4: ["all columns of the model are missing"],
+        }
+        with pytest.raises(DataError, match="training: 3; row 2"):
+            model.predict(frame, strict=True)
+        usual = {column: values[:1] for column, values in frame.items()}
+        assert model.predict(usual, strict=True)["prediction"][0] == predicted["prediction"][0]
+        assert model.notes == {}
+        with pytest.raises(DataError, match="column 'size', row 1: inf is beyond the range"):
+            model.predict(usual | {"size": [math.inf]})
+    metrics = f"http://{triton.context.address('triton_metrics')}/metrics"
+    counted = f'dmls_notes_total{{kind="unknown-category",model="{name}"}} 2'
+
+    def are_counted() -> bool:
+        with connect(name, grpc=address) as model:
+            model.predict(usual)
+        with urlopen(metrics) as answer:
+            return counted in answer.read().decode()
+
+    wait_until(are_counted, 30)
 
 
 def test_an_empty_frame_gives_an_empty_one(model):

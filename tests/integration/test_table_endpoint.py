@@ -118,7 +118,7 @@ cells = st.one_of(
     st.sampled_from([*sorted(MISSING), " red ", "red", "green", "Red", "1", "1.0", "01", "True", "-0.0"]),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
 )
-floats = st.floats(allow_nan=True, allow_infinity=True)
+floats = st.floats(allow_nan=True, allow_infinity=False, width=32)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_core.data.encoder import Encoder
+from dmls_core.data.encoder import CategoryFeature, Encoder
 from dmls_core.errors import DataError, SpecError, UserError
 from dmls_core.serving.formats.treelite import checkpoint
 from dmls_core.store import open_store
@@ -96,6 +96,7 @@ def check_answers(out: Path) -> None:
     result = json.loads((out / "result.json").read_text())
     golden = json.loads((out / "model/golden.json").read_text())
     encoder = Encoder.from_json(json.loads((out / "model/encoder.json").read_text()))
+    assert all(isinstance(feature, CategoryFeature) or feature.range for feature in encoder.features)
     about = json.loads((out / "model/model.json").read_text())
     encoded = np.array(golden["encoded"], dtype=np.float32)
     assert np.array_equal(encoder.transform(golden["columns"]), encoded, equal_nan=True)

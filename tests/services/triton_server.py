@@ -17,7 +17,7 @@ import pytest
 from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.processes import late_arguments
 from dmls_core.devstack.supervisor import Service, http_answers, wait_until
-from dmls_core.devstack.triton import PORTS, find_server, triton_service
+from dmls_core.devstack.triton import PORTS, TritonServer, find_server, triton_service
 from dmls_core.serving import Repository, TritonClient
 from tests.services.seaweed import free_ports
 
@@ -103,13 +103,18 @@ def new_triton(folder: Path, *, repository: str = "", key: str = "") -> TritonPr
     )
     context = Context(state, identity)
     log = state / "triton.log"
-    service = triton_service(context, find_server(state, dict(os.environ), log))
+    if not INSTALLED or not INSTALLED[0].program.exists():
+        INSTALLED[:] = [find_server(state, dict(os.environ), log)]
+    service = triton_service(context, INSTALLED[0])
     if repository:
         own = f"--model-repository={context.model_repository}"
         command = [f"--model-repository={repository}" if word == own else word for word in service.command]
         service = replace(service, command=[*command, "--load-model=*"], late_arguments=())
     return TritonProcess(service, context, log)
 
+
+INSTALLED: list[TritonServer] = []
+"""The server's program, which is installed for the first server of a process."""
 
 SHARED: list[TritonProcess] = []
 """The server of this test session, once a test has asked for it."""

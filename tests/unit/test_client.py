@@ -62,7 +62,7 @@ def test_requests_have_ids(server, monkeypatch):
 def test_notes_are_a_warning_and_no_column(server):
     server.answer = 200, [{"prediction": 1.0}, {"prediction": 2.0, "notes": ["column 'x': 7 is above"]}]
     model = connect("lab/parts", server.url, key="k")
-    with pytest.warns(UserWarning, match="1 rows are unlike those of the training: row 2: column 'x': 7 is"):
+    with pytest.warns(UserWarning, match="rows unlike those of the training: 1; row 2: column 'x': 7 is"):
         assert model.predict({"x": [1, 7]}) == {"prediction": [1.0, 2.0]}
     assert model.notes == {1: ["column 'x': 7 is above"]}
     server.answer = None

@@ -38,6 +38,8 @@ OF_CANDIDATE = "dmls.candidate."
 """Prefix of the ids, before the version, of requests that the candidate answers."""
 FIRST_ROW = "first_row"
 """Parameter of a request: the position of its first row among all rows with the same id."""
+NOTES = "notes"
+"""Parameter of a request that asks for notes on its rows."""
 CANDIDATE = ".candidate"
 IN_MEMORY = 2
 """Versions of which this process keeps a copy of the forest: the live one and the one before."""
@@ -65,6 +67,14 @@ class TritonPythonModel:
         if self.versions:
             self._open(self.versions[0])
         self.counts = _module(version_folder / "counters.py").Counts()
+        self.row_notes = _module(version_folder / "row_notes.py")
+        self.noted = Noted()
+        for kind in () if self.forest.endswith(CANDIDATE) else self.row_notes.KINDS:
+            labels, text = (
+                {"model": self.forest, "kind": kind},
+                "Values and rows unlike those of the training.",
+            )
+            self.counts.add("dmls_notes_total", text, labels, self.noted, kind.replace("-", "_"))
         self.log = self._log(version_folder, os.environ.get(LOG_FOLDER), parameters.get("log"))
         self.canary = self._canary(parameters.get("canary"))
 
@@ -124,14 +134,27 @@ class TritonPythonModel:
         try:
             for i, shadow in shadows.items():
                 self.canary.compare(answers[i], shadow)  # type: ignore[union-attr]
-            for i, request_id in enumerate(ids if self.log else ()):
-                parameters = json.loads(requests[i].parameters() or "{}")
-                first_row = int(parameters.get(FIRST_ROW, 0))
-                self._log_request(request_id, first_row, tables[i], answers[i], shadows.get(i))
+            for i, request in enumerate(requests):
+                self._observe(request, tables[i], answers[i], shadows.get(i))
             self.counts.update_sometimes()
         except Exception as error:  # noqa: BLE001  logging must not fail a request
-            pb_utils.Logger.log_warn(f"{self.forest}: requests were not logged: {error}")
+            pb_utils.Logger.log_warn(f"{self.forest}: requests were not logged or noted: {error}")
         return [answer.response() for answer in answers]
+
+    def _observe(self, request: Any, table: dict[str, Any], answer: Answer, shadow: Answer | None) -> None:  # noqa: ANN401
+        """Note what is unlike the training in a user's request, and log it."""
+        request_id = request.request_id()
+        if answer.rows is None or request_id.startswith(OWN_REQUESTS):
+            return
+        parameters = json.loads(request.parameters() or "{}")
+        notes = answer.version.find_notes(table, answer.rows, self.row_notes)
+        if notes:
+            self.noted.count(notes.counts)
+            if parameters.get(NOTES) is True:
+                answer.notes = notes.by_row()
+        if self.log:
+            first_row = int(parameters.get(FIRST_ROW, 0))
+            self._log_request(request_id, first_row, table, answer, shadow)
 
     def finalize(self) -> None:
         """Write the remaining log entries and metrics."""
@@ -241,6 +264,19 @@ class TritonPythonModel:
         folder = self.folder.parent / self.forest / str(version.number)
         for module in self.in_process:
             version.own = version.own or module.open_model(folder, len(version.encoder.column_names))
+
+
+class Noted:
+    """Notes on the rows of users' requests, by kind."""
+
+    def __init__(self) -> None:
+        self.unknown_category = self.out_of_range = self.empty_row = 0
+
+    def count(self, counts: dict[str, int]) -> None:
+        """Add the notes of a request."""
+        for kind, count in counts.items():
+            name = kind.replace("-", "_")
+            setattr(self, name, getattr(self, name) + count)
 
 
 class Challenger:

@@ -5,6 +5,7 @@ The file is copied into the folder of the table endpoint's code, and imports not
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from itertools import chain, repeat
@@ -28,8 +29,13 @@ class Answer:
         outputs: Any = None,  # noqa: ANN401
         error: str = "",
         code: Any = None,  # noqa: ANN401
+        rows: Any = None,  # noqa: ANN401
     ) -> None:
         self.version, self.outputs, self.error, self.code = version, outputs, error, code
+        self.rows = rows
+        """The encoded rows, if a user has sent them."""
+        self.notes: dict[int, list[str]] = {}
+        """What is unlike the rows of the training, for a client that asks for it."""
 
     def chosen(self) -> Any:  # noqa: ANN401
         """Return the labels, or the values, of shape (n_rows,)."""
@@ -43,7 +49,7 @@ class Answer:
         if self.version is None:
             code = pb_utils.TritonError.INVALID_ARG if self.code is None else self.code
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(self.error, code))
-        return self.version.response(self.outputs)
+        return self.version.response(self.outputs, self.notes)
 
 
 class Version:
@@ -70,8 +76,32 @@ class Version:
         self.positions = np.array(positions, np.intp)
         self.own: Any = None  # a copy of the forest in this process, once it is opened
         self.opened = False
+        self._describe_special(code)
         with np.errstate(over="ignore"):
             self.fills = np.array([[f.fill] for f in self.numbers], np.float64).astype(np.float32)
+
+    def _describe_special(self, code: Any) -> None:  # noqa: ANN401
+        """Keep for each column of the matrix its range, and its codes of unknown and missing values."""
+        lows: list[float] = []
+        highs: list[float] = []
+        unknown: list[float] = []
+        missing: list[float] = []
+        for feature in self.encoder.features:
+            others = len(feature.columns) - 1  # parts of a date
+            category = isinstance(feature, code.CategoryFeature)
+            low, high = (None if category else feature.range) or (-math.inf, math.inf)
+            lows += [low] + [-math.inf] * others
+            highs += [high] + [math.inf] * others
+            unknown += [feature.unknown if category else math.nan] + [math.nan] * others
+            fill = feature.missing if category else feature.fill
+            missing += (
+                fill if isinstance(fill, tuple) else [math.nan if fill is None else fill] * (others + 1)
+            )
+        with np.errstate(over="ignore"):
+            self.lows, self.highs, self.unknown, self.missing = (
+                np.array(values, np.float32) for values in (lows, highs, unknown, missing)
+            )
+        self.missing_is_nan = np.isnan(self.missing)
 
     def encode(self, table: dict[str, Any]) -> Any:  # noqa: ANN401
         """Return the encoded matrix of a table, or an error message."""
@@ -166,11 +196,24 @@ class Version:
             if isinstance(part, str):
                 answers.append(Answer(error=part))
             else:
-                answers.append(Answer(self, outputs[start : start + len(part)]))
+                answers.append(Answer(self, outputs[start : start + len(part)], rows=part))
                 start += len(part)
         return answers
 
-    def response(self, outputs: Any) -> Any:  # noqa: ANN401
+    def find_notes(self, table: dict[str, Any], rows: Any, code: Any) -> Any:  # noqa: ANN401
+        """Return notes on the encoded ``rows`` of a table by the module ``code``; None without any."""
+        special = (rows < self.lows) | (rows > self.highs) | (rows == self.unknown)
+        missing = (rows == self.missing) | (np.isnan(rows) & self.missing_is_nan)
+        if not special.any() and not missing.all(axis=1).any():
+            return None
+        columns = {
+            name: _Texts(table[name]) if table[name].dtype == object else table[name]
+            for name in self.encoder.feature_names
+        }
+        found = code.find_notes(self.encoder, columns, rows)
+        return found if found.counts else None
+
+    def response(self, outputs: Any, notes: dict[int, list[str]]) -> Any:  # noqa: ANN401
         """Return outputs of shape (n_rows, n_outputs) as the endpoint's own."""
         version = pb_utils.Tensor("version", np.full((len(outputs), 1), self.number, np.int64))
         if self.labels is None:
@@ -181,7 +224,22 @@ class Version:
                 pb_utils.Tensor("label", labels),
                 pb_utils.Tensor("probabilities", np.ascontiguousarray(outputs)),
             ]
+        if notes:
+            texts = np.full((len(outputs), 1), b"", dtype=object)
+            for row, lines in notes.items():
+                texts[row, 0] = json.dumps(lines).encode()
+            tensors.append(pb_utils.Tensor("notes", texts))
         return pb_utils.InferenceResponse([*tensors, version])
+
+
+class _Texts:
+    """The texts of a column, decoded when they are looked at; numbers of another version stay as they are."""
+
+    def __init__(self, values: Any) -> None:  # noqa: ANN401
+        self._values = values
+
+    def __getitem__(self, row: int) -> str:
+        return str(self._values[row].decode())
 
 
 class Category:

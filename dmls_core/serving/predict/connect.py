@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from dmls_core.serving.triton.client import CHANNEL, key_headers
 from dmls_core.serving.triton.model_config import (
     LABEL,
     MAX_BATCH_SIZE,
+    NOTES,
     PROBABILITIES,
     VALUE,
     VERSION,
@@ -141,6 +143,7 @@ class TritonModel:
         self._open()
         self._signature = self._read_signature()
         self._shared: SharedInputs | None = None
+        self.notes: dict[int, list[str]] = {}
         if shared_memory:
             with self._answering():
                 self._shared = SharedInputs(
@@ -180,7 +183,14 @@ class TritonModel:
         """The labels in the order of their probabilities; empty for a regression."""
         return next(iter(self._signature.labels.values())) or ()
 
-    def predict(self, frame: Any, *, request_id: str = "") -> Any:  # noqa: ANN401  a DataFrame of pandas or polars
+    def predict(
+        self,
+        frame: Any,  # noqa: ANN401  a DataFrame of pandas or polars
+        *,
+        request_id: str = "",
+        strict: bool = False,
+        notes: bool = True,
+    ) -> Any:  # noqa: ANN401
         """Predict the rows of a frame, all with the same version of the model.
 
         Args:
@@ -188,6 +198,9 @@ class TritonModel:
                 are ignored.
             request_id: under which the inference log has the rows, so that true values that come later find
                 their predictions; by default a new one.
+            strict: refuse rows unlike those of the training.
+            notes: warn of such rows; afterwards, ``notes`` of this object has what is special about each, by
+                its number. Models that share a process do not say it.
 
         Returns:
             A frame of the same library with ``prediction`` and, for a classification,
@@ -196,7 +209,7 @@ class TritonModel:
 
         Raises:
             DataError: a column is missing, or a value is not a number where one is needed; it names up to
-                20 such values.
+                20 such values. Or there are notes on rows, and ``strict``.
             ServingError: Triton does not answer, or fails.
         """
         request_id = check_request_id(request_id) or uuid.uuid4().hex
@@ -210,7 +223,7 @@ class TritonModel:
                     signature.marks,
                     signature.booleans,
                 )
-                parts = self._ask(columns, request_id)
+                parts = self._ask(columns, request_id, notes=notes or strict)
             except (DataError, NotFoundError, ServingError):
                 self._signature = self._read_signature()
                 if (self._signature, self._address) == (signature, address):
@@ -220,11 +233,16 @@ class TritonModel:
             if len(versions) == 1 and all(part[FOLDER] == signature.folder for part in parts):
                 version = versions.pop() if ANY not in signature.labels else ANY
                 if version in signature.labels:
+                    self.notes = _notes(parts)
+                    if self.notes and strict:
+                        raise DataError(_first(self.notes))
+                    if self.notes and notes:
+                        warnings.warn(_first(self.notes), stacklevel=2)
                     return like(frame, _added(parts, signature.labels[version]))
             self._signature = self._read_signature()
         raise ServingError(f"{self.model} changed its version {ROUNDS} times during the request: try again")
 
-    def _ask(self, columns: Columns, request_id: str) -> list[Columns]:
+    def _ask(self, columns: Columns, request_id: str, *, notes: bool) -> list[Columns]:
         """Return the outputs for the rows, in parts of as many rows as Triton accepts.
 
         During a canary, the same version answers all requests with the same id.
@@ -239,7 +257,8 @@ class TritonModel:
                 datatype = "BYTES" if values.dtype == object else "FP64"
                 inputs[self._triton.InferInput(name, list(values.shape), datatype)] = values
             with self._answering():
-                answer = self._infer(inputs, request_id, start)
+                parameters = {**({FIRST_ROW: start} if start else {}), **({NOTES: True} if notes else {})}
+                answer = self._infer(inputs, request_id, parameters)
             response = answer.get_response()
             outputs = {o.name: answer.as_numpy(o.name) for o in response.outputs}
             outputs = {k: v if k == PROBABILITIES else v.reshape(-1) for k, v in outputs.items()}
@@ -254,7 +273,7 @@ class TritonModel:
                 inputs[matrix] = np.stack([columns.pop(name) for name in names], axis=1)
         return inputs | {name: values.reshape(-1, 1) for name, values in columns.items()}
 
-    def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str, start: int) -> Any:  # noqa: ANN401  untyped
+    def _infer(self, inputs: Mapping[Any, NDArray[Any]], request_id: str, parameters: dict[str, Any]) -> Any:  # noqa: ANN401  untyped
 
         def send() -> Any:  # noqa: ANN401
             return self._client.infer(
@@ -262,7 +281,7 @@ class TritonModel:
                 list(inputs),
                 request_id=request_id,
                 client_timeout=self._timeout,
-                parameters={FIRST_ROW: start} if start else None,
+                parameters=parameters or None,
             )
 
         if self._shared:
@@ -318,6 +337,23 @@ class TritonModel:
             if status.endswith("INVALID_ARGUMENT"):
                 raise DataError(f"{self._endpoint} cannot take these rows: {message}") from error
             raise ServingError(f"Triton at {self._address} failed at {self._endpoint}: {message}") from error
+
+
+def _notes(parts: list[Columns]) -> dict[int, list[str]]:
+    """Return the notes of each row that has some."""
+    notes: dict[int, list[str]] = {}
+    first = 0
+    for part in parts:
+        for row, text in enumerate(part.get(NOTES, ())):
+            if text:
+                notes[first + row] = json.loads(text)
+        first += len(part[VERSION])
+    return notes
+
+
+def _first(notes: dict[int, list[str]]) -> str:
+    row, texts = next(iter(notes.items()))
+    return f"rows unlike those of the training: {len(notes):,}; row {row + 1}: {texts[0]}"
 
 
 def _added(parts: list[Columns], labels: tuple[str, ...] | None) -> Columns:

@@ -146,6 +146,9 @@ SUFFIX = ".table"
 """Suffix of the table endpoint's name: no job's name contains a dot."""
 
 LABEL, PROBABILITIES, VALUE, VERSION = "label", "probabilities", "value", "version"
+NOTES = "notes"
+"""Output that exists if the request's parameter of this name is true and there is something to note: a JSON
+list of each row's notes."""
 
 _TABLE_CONFIG = """\
 name: {name}
@@ -187,7 +190,7 @@ def table_code(in_process: Mapping[str, str]) -> dict[str, str]:
     code = ("model.py", "counters.py", "inference_log.py", "private_memory.py", "table_versions.py")
     return {
         **{name: (table / name).read_text("utf-8") for name in code},
-        **{name: (data / name).read_text("utf-8") for name in ("encoder.py", "moments.py")},
+        **{name: (data / name).read_text("utf-8") for name in ("encoder.py", "moments.py", "row_notes.py")},
         **{f"{IN_PROCESS}{name}.py": source for name, source in in_process.items()},
         # In place of a folder that Python would write: a changed folder has Triton start the process again.
         "__pycache__": "",
@@ -302,6 +305,7 @@ def _outputs(classes: set[int]) -> list[str]:
         tensors = {VALUE: ("TYPE_FP32", 1), **tensors}
     else:
         tensors = {LABEL: ("TYPE_STRING", 1), PROBABILITIES: ("TYPE_FP32", wide), **tensors}
+    tensors[NOTES] = ("TYPE_STRING", 1)
     return [
         f"  {{ name: {quoted(name)} data_type: {data_type} dims: [ {dim} ] }}"
         for name, (data_type, dim) in tensors.items()

@@ -146,7 +146,7 @@ def predict_row(team: str, name: str, row: Mapping[str, Value], base_url: str) -
     warnings += [Remark(column=column[:MAX_SHOWN], message=IGNORED) for column in ignored[:MAX_NAMES]]
     with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
         started = time.perf_counter()
-        response = served.predict(columns)
+        response = served.predict(columns, notes=False)
         seconds = time.perf_counter() - started
         labels = served.labels
     predicted = response[PREDICTION][0]

@@ -48,7 +48,7 @@ def predict_table(
     if strict and notes.notes:
         raise describe_cells(notes.as_error(), locate=rows.locate)
     with connect(model, grpc=settings.triton_grpc, timeout=SECONDS) as served:
-        predictions = served.predict(rows.columns, request_id=request_id)
+        predictions = served.predict(rows.columns, request_id=request_id, notes=False)
     counts = {**notes.counts, **({"ignored-column": len(rows.ignored)} if rows.ignored else {})}
     summary = ", ".join(f"{kind}={count}" for kind, count in counts.items())
     return TablePredictions(write_rows(predictions, accept, notes.by_row()), summary)

@@ -6,6 +6,7 @@ import math
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dmls_core.data import row_notes
@@ -63,6 +64,12 @@ def test_what_training_has_not_seen_is_noted(fill, missing, unknown):
     assert "row 2: -5 is below" in str(found.as_error())
     usual = {name: values[:1] for name, values in ROWS.items()}
     assert find_notes(encoder, usual, encoder.transform(usual)) == row_notes.RowNotes()
+
+
+def test_a_frame_is_read_by_position():
+    encoder = encoder_of(None, NAN, -1)
+    frame = pd.DataFrame(ROWS, index=list("abcdef"), dtype=object)
+    assert find_notes(encoder, frame, encoder.transform(frame)).by_row() == NOTES
 
 
 def test_an_encoder_of_an_earlier_release_knows_no_range():

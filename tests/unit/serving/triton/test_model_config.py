@@ -155,9 +155,9 @@ def test_triton_parses_the_table_configuration(features, labels, version):
     assert all(len({kinds[column] for column in columns}) == 1 for columns in joined.values())
     outputs = {output.name: list(output.dims) for output in config.output}
     if labels is None:
-        assert outputs == {"value": [1], "version": [1]}
+        assert outputs == {"value": [1], "version": [1], "notes": [1]}
     else:
-        assert outputs == {"label": [1], "probabilities": [len(labels)], "version": [1]}
+        assert outputs == {"label": [1], "probabilities": [len(labels)], "version": [1], "notes": [1]}
     assert list(config.version_policy.specific.versions) == [7]
     assert not config.response_cache.enable
     assert config.parameters["forest"].string_value == "lab.iris"
@@ -234,4 +234,4 @@ def test_dates_have_a_matrix_of_their_own():
 def test_the_code_of_a_table_endpoint_is_complete():
     own = {path.name for path in (ROOT / "dmls_core/serving/endpoint").glob("*.py")}
     own -= {"__init__.py", "shared_process.py"}
-    assert set(table_code({})) == own | {"encoder.py", "moments.py", "__pycache__"}
+    assert set(table_code({})) == own | {"encoder.py", "moments.py", "row_notes.py", "__pycache__"}
