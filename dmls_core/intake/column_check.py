@@ -24,7 +24,6 @@ from dmls_core.data.formats.names import COMPRESSED, load_format
 from dmls_core.data.formats.parquet_footer import read_footer
 from dmls_core.data.formats.thinning import CHUNK, span, thin_text, whole_beginning, whole_records
 from dmls_core.errors import DataError, ValidationIssue
-from dmls_core.intake.data_notes import sheets_note
 from dmls_core.intake.file_sample import chunk_starts
 
 if TYPE_CHECKING:
@@ -208,6 +207,8 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
 
 def _sheet_notes(file_format: Format, path: Path, data: Data) -> list[str]:
     """Return what is said of the tables of a file that no run reads."""
+    from dmls_core.intake.data_notes import sheets_note
+
     with tempfile.NamedTemporaryFile() as text, readable(path):
         sample = file_format.sample(path, data, Path(text.name), rows=ROWS, seconds=SECONDS)
     note = sheets_note(sample.table, sample.tables)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from dmls_core.data.encoder import MISSING, is_mark, is_missing
 from dmls_core.data.formats.csv_dialect import is_number
-from dmls_core.spec.values import MissingOrValue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +39,6 @@ _MOST = 20
 _SHARE = 0.1
 """Smallest share of numbers, or dates, in a column with marks."""
 
-_QUOTED = re.compile(rf'(?:^|,)"({"|".join(get_args(MissingOrValue))})"(?=,|\r?$)', re.MULTILINE)
 _UNQUOTED = re.compile(r'(?:^|,)[^",\r\n]+(?=,|\r?$)', re.MULTILINE)
 
 _CODE = re.compile(r"[A-Za-z]{2}")
@@ -108,7 +106,18 @@ def count_missing(values: Iterable[Any], not_missing: Collection[str] = ()) -> C
 
 def quoted_texts(text: str) -> frozenset[str]:
     """Return the texts that are missing values in quotes, in a CSV that does not quote every value."""
-    return frozenset(_QUOTED.findall(text) if _UNQUOTED.search(text) else ())
+    if not _UNQUOTED.search(text):
+        return frozenset()
+    texts = "|".join(_possible_values())
+    return frozenset(re.findall(rf'(?:^|,)"({texts})"(?=,|\r?$)', text, re.MULTILINE))
+
+
+def _possible_values() -> tuple[str, ...]:
+    """Return the texts of missing values that ``[data] not_missing`` can keep."""
+    # Intake, which the DAG files import, must not import pydantic.
+    from dmls_core.spec.values import MissingOrValue
+
+    return get_args(MissingOrValue)
 
 
 def find_values(
@@ -129,7 +138,7 @@ def find_values(
     return [
         text
         for text, count in missing.items()
-        if text in get_args(MissingOrValue)
+        if text in _possible_values()
         and (text in quoted or like.get(text) or (is_target and count >= _FREQUENT * rows))
     ]
 

@@ -15,13 +15,15 @@ from dmls_core.intake.status import CHECKING
 from dmls_core.store import open_store
 from dmls_core.store.local import LocalStore
 
+JOBS = ("bad", "good", "other")
+
 
 @pytest.fixture
 def store(root, monkeypatch) -> LocalStore:
     """A store with the specs of several jobs, which wait for their data."""
     store = open_store(str(root))
     spec = b'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n'
-    for job in ("bad", "good", "other"):
+    for job in JOBS:
         store.put(f"incoming/lab/{job}/spec.toml", spec)
     monkeypatch.setattr(intake_dag, "open_root", lambda _: store)
     monkeypatch.setattr(intake_dag, "PAUSE", 0)
@@ -39,20 +41,20 @@ def message(store: LocalStore, job: str) -> str:
 
 
 def test_a_slow_check_delays_no_other_and_its_status_says_so(store, monkeypatch) -> None:
-    seen = []
+    expected = [CHECKING, "Waiting for data", "Waiting for data"]
+    seen = [""] * 3
 
     def slow(store: LocalStore, team: str, job: str, **options: Any) -> object:
         end = time.monotonic() + 30
-        while job == "bad" and CHECKING not in message(store, "bad") and time.monotonic() < end:
+        while job == "bad" and seen != expected and time.monotonic() < end:
             time.sleep(0.01)
-        if job == "bad":
-            seen.extend([message(store, "bad"), *(message(store, one)[:16] for one in ("good", "other"))])
+            seen[:] = [message(store, one)[: len(start)] for one, start in zip(JOBS, expected, strict=True)]
         return admit(store, team, job, **options)
 
     monkeypatch.setattr(intake_dag, "admit", slow)
     monkeypatch.setattr(intake_dag, "CHECKING_AFTER", 0.2)
     assert run() == ["waiting", "waiting", "waiting"]
-    assert seen == [CHECKING, "Waiting for data", "Waiting for data"]
+    assert seen == expected
     assert message(store, "bad").startswith("Waiting for data")
 
 

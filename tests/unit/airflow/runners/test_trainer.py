@@ -29,7 +29,7 @@ from dmls_core.airflow.runners.trainer import (
     trainer_labels,
 )
 from dmls_core.airflow.runners.trainer_operator import raise_failure
-from dmls_core.airflow.runners.trainer_trigger import describe, runner_file
+from dmls_core.airflow.runners.trainer_trigger import _describe, runner_file
 from dmls_core.airflow.runs.status import StatusReporter
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import RunnerError, SpecError
@@ -104,7 +104,7 @@ def test_the_error_and_progress_of_an_earlier_try_are_not_reported_for_a_killed_
     with pytest.raises(RunnerError, match=r"was killed and wrote no error\.json"):
         raise_failure(run, store, "was killed", leader, once)
     now = json.loads(store.get(run.run_file("progress.json")))
-    assert describe(now) == "starting the trainer again"
+    assert _describe(now) == "starting the trainer again"
     assert (now["finished"], now["remaining_seconds"]) == (24, None)
 
 

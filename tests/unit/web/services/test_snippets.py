@@ -91,9 +91,9 @@ def test_a_text_that_is_not_missing_is_sent_and_known():
     encoder = Encoder((NumberFeature("age"), feature), Target("y"))
     row = {"age": "None", "grade": "None"}
     assert sent_row({name: [value] for name, value in row.items()}, encoder) == {"age": None, "grade": "None"}
-    warnings, imputed = check_values(row, encoder, {})
+    warnings, imputed = check_values(row, encoder)
     assert (warnings, [found.column for found in imputed]) == ([], ["age"])
-    assert [found.column for found in check_values({"age": 1, "grade": "NA"}, encoder, {})[1]] == ["grade"]
+    assert [found.column for found in check_values({"age": 1, "grade": "NA"}, encoder)[1]] == ["grade"]
 
 
 def test_dates_outside_of_training_are_warnings():
