@@ -102,10 +102,10 @@ class Relation:
         if self.both:
             return (
                 f"{self.column} and {self.other} hold the same information: "
-                "exclude one of them with [columns] drop."
+                "take one of them out of the features."
             )
         return (
-            f"{self.column} gives {self.other} away: exclude it with [columns] drop, "
+            f"{self.column} gives {self.other} away: take it out of the features, "
             f"unless it is known before {self.other} is."
         )
 
@@ -278,8 +278,8 @@ def find_sum(names: Sequence[str], matrix: NDArray[np.floating], columns: Sequen
     summands = list(dict.fromkeys(names[at] for at in columns))
     listed = f"{', '.join(summands[:-1])} and {summands[-1]}" if len(summands) > 1 else summands[0]
     return (
-        f"{listed} together give {names[target]} away, which is a weighted sum of them in most rows: exclude "
-        f"with [columns] drop what is not known before {names[target]} is."
+        f"{listed} together give {names[target]} away, which is a weighted sum of them in most rows: take "
+        f"out of the features what is not known before {names[target]} is."
     )
 
 

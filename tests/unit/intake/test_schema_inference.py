@@ -235,7 +235,7 @@ def test_a_column_that_is_mostly_empty_is_not_taken_for_the_target() -> None:
 def test_a_target_that_nobody_chose_is_given_away_by_nothing() -> None:
     content = csv_of({"a": NUMBERS, "grade": PASSENGERS["class"], "deck": PASSENGERS["deck"]})
     sample = read_sample("a.csv", content, complete=True)
-    note = "deck gives grade away: exclude it with [columns] drop, unless it is known before grade is."
+    note = "deck gives grade away: take it out of the features, unless it is known before grade is."
 
     guessed, chosen = infer_schema("a.csv", sample), infer_schema("a.csv", sample, "grade")
 

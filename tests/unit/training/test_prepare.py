@@ -66,7 +66,7 @@ FARE, TIP = DRAW.lognormal(2, 0.5, 1_000).round(1), DRAW.lognormal(0, 0.5, 1_000
         (
             {"code": [f"{1970 + row % 44} {'PASS' if at else 'FAIL'}" for row, at in enumerate(PASSED)]},
             [str(at) for at in PASSED],
-            "code gives y away: exclude it with [columns] drop, unless it is known before y is.",
+            "code gives y away: take it out of the features, unless it is known before y is.",
         ),
         (
             {"fare": FARE, "total": FARE + TIP + DRAW.choice([2.5, 3], 1_000, p=[0.7, 0.3])},
