@@ -334,7 +334,11 @@ def load_settings() -> Settings:
     # The platform's login must not reach another MLflow server, nor its keys decide on another repository.
     elsewhere = {
         prefix
-        for prefix, setting in (("MLFLOW_TRACKING_", "mlflow_uri"), ("DMLS_SIGN", "triton_repository"))
+        for prefix, setting in (
+            ("MLFLOW_TRACKING_", "mlflow_uri"),
+            (SIGNERS, "triton_repository"),
+            (SIGNING_KEY, "triton_repository"),
+        )
         if getattr(settings, setting) not in ("", stored.get(setting, ""))
     }
     for name, value in state.get("environment", {}).items():
