@@ -130,7 +130,8 @@ class ProcessSettings(Variables):
     )
     signing_key: str = _variable(
         "",
-        "private key (ECDSA, PEM) with which trainers sign models; a secret. Set it for Airflow's workers",
+        "private key (ECDSA, PEM) with which trainers and deployments sign models; a secret. Set it for "
+        "Airflow's workers, and where `dmls canary` runs",
     )
     signers: str = _variable(
         "",
@@ -330,10 +331,14 @@ def load_settings() -> Settings:
         state = json.loads(file.read_text())
     stored = state.get("settings", {})
     settings = Settings.from_environment()
-    # The platform's login must not reach another MLflow server, nor its key decide on another repository.
+    # The platform's login must not reach another MLflow server, nor its keys decide on another repository.
     elsewhere = {
         prefix
-        for prefix, setting in (("MLFLOW_TRACKING_", "mlflow_uri"), (SIGNERS, "triton_repository"))
+        for prefix, setting in (
+            ("MLFLOW_TRACKING_", "mlflow_uri"),
+            (SIGNERS, "triton_repository"),
+            (SIGNING_KEY, "triton_repository"),
+        )
         if getattr(settings, setting) not in ("", stored.get(setting, ""))
     }
     for name, value in state.get("environment", {}).items():

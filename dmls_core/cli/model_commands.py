@@ -282,7 +282,7 @@ def canary(
                 folder = Path(scratch)
                 for info in store.list(base):
                     store.download(info.key, folder / info.key.removeprefix(base))
-                version = deployment.start_canary(folder, share=share, shadow=shadow)
+                version = deployment.start_canary(folder, run_key, share=share, shadow=shadow)
     if as_json:
         print_json({"schema": 1, "model": model, "challenger": version, "share": share, "shadow": shadow})
     elif stop:

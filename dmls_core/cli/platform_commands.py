@@ -164,7 +164,7 @@ def _state_json(state: State) -> dict[str, object]:
 
 
 def sign(job: JobArgument, as_json: JsonOption = False) -> None:
-    """Sign a job's versions of a release that did not sign, with the key in DMLS_SIGNING_KEY."""
+    """Sign a job's versions of earlier releases, with the key in DMLS_SIGNING_KEY."""
     from dmls_core.serving import Repository
     from dmls_core.serving.deployment.signed_models import sign_versions
     from dmls_core.store import layout
@@ -179,4 +179,4 @@ def sign(job: JobArgument, as_json: JsonOption = False) -> None:
     elif versions:
         out.print(f"{model}: signed version {', '.join(map(str, versions))}")
     else:
-        out.print(f"{model}: every version has a signature")
+        out.print(f"{model}: every version is signed")

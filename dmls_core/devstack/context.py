@@ -16,6 +16,9 @@ from dmls_core.devstack.processes import ID_VARIABLE
 from dmls_core.errors import PlatformError
 from dmls_core.settings import ProcessSettings
 
+IDENTITY_SCHEMA = 2
+"""The start that raises it from 1 signs the versions that earlier releases did not sign."""
+
 _LONGEST_BASE = 40
 """A unix socket's path has at most 107 bytes; names below the runtime folder need the rest."""
 
@@ -36,7 +39,7 @@ class Identity:
 
     def save(self, file: Path) -> None:
         """Write the file, mode 600."""
-        write_private_json(file, {"schema": 1, **asdict(self)})
+        write_private_json(file, {"schema": IDENTITY_SCHEMA, **asdict(self)})
 
 
 def load_identity(file: Path) -> Identity:

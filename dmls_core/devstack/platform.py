@@ -17,6 +17,7 @@ from typing import Any
 
 from dmls_core.devstack.airflow import ADMIN
 from dmls_core.devstack.context import (
+    IDENTITY_SCHEMA,
     LOOPBACK,
     Context,
     base_environment,
@@ -28,7 +29,7 @@ from dmls_core.devstack.docker_engine import choose_runner, remove_containers
 from dmls_core.devstack.mlflow import mlflow_login
 from dmls_core.devstack.private_files import exclusive, make_private_folder, read_json, write_private_json
 from dmls_core.devstack.processes import clear_stale, end_marked, find_marked
-from dmls_core.devstack.signing import sign_earlier_models, signers_environment
+from dmls_core.devstack.signing import sign_earlier_models, signing_environment
 from dmls_core.devstack.startup import BASE, PORTS, STANDARD_PORTS, USERS, Progress, Startup, run_steps
 from dmls_core.devstack.supervisor import RUNNING_STATES, Supervisor
 from dmls_core.errors import PlatformError
@@ -160,7 +161,7 @@ class Platform:
             self._choose_ports(context, states, standard)
             if not states:
                 ensure_runtime_folder(context.identity)
-            if "signing_key" not in (read_json(self.folder / _IDENTITY_FILE) or {}).get("credentials", ()):
+            if (read_json(self.folder / _IDENTITY_FILE) or {}).get("schema") != IDENTITY_SCHEMA:
                 sign_earlier_models(context)
             # Before the first process starts: `dmls down` needs its id to end it.
             context.identity.save(self.folder / _IDENTITY_FILE)
@@ -317,7 +318,7 @@ def write_state(context: Context, services: tuple[ServiceState, ...], *, again: 
             "settings": asdict(platform_settings(context)),
             "environment": context.s3_environment()
             | mlflow_login(context)
-            | signers_environment(context)
+            | signing_environment(context)
             | {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK},
             "services": {s.name: {"url": s.url, "log": s.log} for s in services},
         },

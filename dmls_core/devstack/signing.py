@@ -1,4 +1,4 @@
-"""The key with which the trainers of an embedded platform sign models."""
+"""The key with which an embedded platform signs models."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from dmls_core.settings import SIGNERS, SIGNING_KEY
 
 
 def signing_environment(context: Context) -> dict[str, str]:
-    """Return Airflow's variables: workers pass the private key on to trainers, and check with the public."""
-    return {SIGNING_KEY: context.secret("signing_key")} | signers_environment(context)
-
-
-def signers_environment(context: Context) -> dict[str, str]:
-    """Return the variable with the public key."""
+    """Return the variables of whatever trains or deploys: it signs with the private key, others check."""
     from dmls_core.serving.deployment.signature import public_key
 
-    return {SIGNERS: public_key(context.secret("signing_key"))}
+    key = context.secret("signing_key")
+    return {SIGNING_KEY: key, SIGNERS: public_key(key)}
 
 
 def sign_earlier_models(context: Context) -> None:
-    """Sign the models of a release that did not sign; raise ServingError if a version's files are damaged."""
+    """Sign the versions that earlier releases did not sign; raise ServingError if files are damaged."""
     from dmls_core.serving import Repository
     from dmls_core.serving.deployment.signed_models import sign_versions
     from dmls_core.serving.triton.model_config import BOOKKEEPING

@@ -34,7 +34,7 @@ class TableModel(PythonModel):
         folder = Path(context.artifacts["encoder"]).parent
         if signers := os.environ.get("DMLS_SIGNERS"):
             signature = import_module("dmls_model.signature")
-            if problem := signature.problem(folder, "", signature.public_keys(signers)):
+            if problem := signature.problem(folder, signature.public_keys(signers)):
                 raise ValueError(f"the model is not as a trainer signed it: {problem}")
         # The model's own code is on the path only now.
         encoder = import_module("dmls_model.encoder").Encoder

@@ -124,7 +124,7 @@ def run_pipeline(
     for warning in insight.warnings:
         progress.warn(warning)
     progress.seconds["validate"] = validation.finish()
-    sign_model(model_folder, layout.model_name(job.request.team, job.request.name))
+    sign_model(model_folder, layout.model_name(job.request.team, job.request.name), job.key)
     write_card(model_folder, result, spec.as_json())
     write_report(job.out / layout.REPORT, result | {"seconds": progress.rounded()}, spec, outcome, insight)
     _write_insight(job.out / layout.INSIGHT, result, data, spec, outcome, evidence, insight)

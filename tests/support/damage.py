@@ -1,10 +1,38 @@
-"""Seeded damage to a file's content: truncations, flipped bits, swapped sections and zeroed ranges."""
+"""Seeded damage to a file's content: truncations, flipped bits, swapped sections and zeroed ranges.
+
+And to a Treelite model: a changed entry of one field of one tree.
+"""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
+
+import treelite
 
 KINDS = ("truncated", "flipped bits", "swapped sections", "zeroed range")
+
+FIELDS = (
+    *("node_type", "cleft", "cright", "split_index", "default_left", "cmp", "category_list_right_child"),
+    *("leaf_vector_begin", "leaf_vector_end", "category_list", "category_list_begin", "category_list_end"),
+)
+
+
+def change_field(path: Path, number: int) -> None:
+    """Change an entry of a field that FIL walks, in the checkpoint at ``path``; ``number`` decides."""
+    rng = random.Random(number)
+    model = treelite.Model.deserialize(path)
+    tree = model.get_tree_accessor(rng.randrange(model.num_tree))
+    fields = {name: values.copy() for name in FIELDS if len(values := tree.get_field(name))}
+    name = rng.choice(list(fields))
+    values = fields[name]
+    at, bits = rng.randrange(len(values)), values.view(f"u{values.itemsize}")
+    before = int(bits[at])
+    while int(bits[at]) == before:
+        flipped = before ^ (1 << rng.randrange(8 * values.itemsize))
+        bits[at] = rng.choice((flipped, before + 1, 0)) % (1 << 8 * values.itemsize)
+    tree.set_field(name, values)
+    model.serialize(path)
 
 
 def damaged(content: bytes, number: int) -> tuple[str, bytes]:

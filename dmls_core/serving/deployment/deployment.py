@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dmls_core.errors import DmlsError, NotFoundError, ServingError, UserError, ValidationIssue
 from dmls_core.serving.deployment.acceptance import check_candidate, check_run, check_version
+from dmls_core.serving.deployment.signed_models import sign_version
 from dmls_core.serving.deployment.verification import GoldenRows, Proof
 from dmls_core.serving.repository.intents import Intent, clear_intent, write_intent
 from dmls_core.serving.repository.options import Canary, ServingOptions
@@ -61,6 +63,7 @@ class Deployment:
     def deploy(
         self,
         folder: Path,
+        run_key: str = "",
         *,
         max_latency_ms: float | None = None,
         keep: int = KEEP,
@@ -68,26 +71,29 @@ class Deployment:
         finish: Finish | None = None,
     ) -> DeployedVersion:
         """Stage a run's ``model/`` folder and promote it; see ``stage`` and ``promote``."""
-        version = self.stage(folder).version
+        version = self.stage(folder, run_key).version
         return self.promote(version, max_latency_ms=max_latency_ms, keep=keep, options=options, finish=finish)
 
-    def stage(self, folder: Path) -> DeployedVersion:
+    def stage(self, folder: Path, run_key: str = "") -> DeployedVersion:
         """Write a run's ``model/`` folder as a version, and load it on every server as the candidate.
 
         What Triton serves does not change. Staging the same files again gives the same version. The folder
         holds ``encoder.json``, ``golden.json``, ``model.json`` and the files of the model's serving format.
+        A trainer has signed it for the run ``run_key``; the version is signed for its number too.
 
         Raises:
+            PlatformError: models must be signed, and there is no key here to sign the version with.
             UserError: the model exceeds the size limit, or no installed package serves its format.
             ServingError: a file is damaged and nothing was loaded, or the version could not be
                 written or loaded; the candidate is removed then.
         """
         with self.repository.lock(self.model):
             try:
-                check_run(folder, self.model)
+                check_run(folder, self.model, run_key)
             except ServingError as error:
                 raise type(error)(f"{error}. {self._serve_again()}") from error
-            version = self.repository.add(self.model, folder)
+            signature = partial(sign_version, folder, self.model, run_key)
+            version = self.repository.add(self.model, folder, signature)
             self.repository.stage(self.model, version, folder)
             try:
                 for client in self.servers:
@@ -245,7 +251,7 @@ class Deployment:
             # Until this, the table endpoint also accepts the columns of the previous version.
             self._reload_table(version)
 
-    def start_canary(self, folder: Path, *, share: float, shadow: bool) -> int:
+    def start_canary(self, folder: Path, run_key: str = "", *, share: float, shadow: bool) -> int:
         """Verify a challenger and send it a share (0 to 1) of the table endpoint's requests.
 
         A canary answers these requests; with ``shadow`` the challenger only computes answers, which are
@@ -261,7 +267,7 @@ class Deployment:
             raise ServingError(
                 f"a candidate of {self.model} is being verified: try again once it is deployed"
             )
-        version = self.stage(folder).version
+        version = self.stage(folder, run_key).version
         with self.repository.lock(self.model):
             live = self.repository.serving(self.model)
             try:

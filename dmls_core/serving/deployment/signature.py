@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 SIGNATURE_FILE = "model.sig"
 UNSIGNED = (SIGNATURE_FILE, "card.html", "dmls.json")
-"""Files that change after the training: the card reports deployments, ``dmls.json`` is made by one."""
+"""Files that change after the training: the card reports deployments, ``dmls.json`` is made by one.
+
+What ``dmls.json`` says of a version, its number and the files' checksums, the version's signature says too.
+"""
 
 DAMAGED = f"{SIGNATURE_FILE} is damaged or made with another key"
 
@@ -32,8 +35,8 @@ _PUBLIC_KEY = re.compile(r"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----
 _DIFFERENCES = re.compile(r"(Extra|Missing) files [^:]*: ([^\"\\]+)[\"\\]|Hash mismatch for \\?'([^'\\]+)")
 
 
-def sign(folder: Path, owner: str, key: str) -> None:
-    """Write ``model.sig`` for the files in ``folder``, a model of ``owner``, ``<team>.<job>``.
+def sign(folder: Path, name: str, key: str) -> bytes:
+    """Return the content of ``model.sig`` for the files in ``folder``, which the statement calls ``name``.
 
     ``key`` is a private key for ECDSA on P-256, P-384 or P-521, in PEM; raise ValueError if it is not.
     """
@@ -48,8 +51,10 @@ def sign(folder: Path, owner: str, key: str) -> None:
             ) from error
     # The statement names the folder, and may not be made from a link.
     with tempfile.TemporaryDirectory(prefix=".signing-", dir=folder.parent) as scratch:
-        named = shutil.copytree(folder, Path(scratch) / owner, copy_function=os.link)
-        signer.set_hashing_config(_hashing()).sign(named, folder / SIGNATURE_FILE)
+        named = shutil.copytree(folder, Path(scratch) / name, copy_function=os.link)
+        signature = Path(scratch) / SIGNATURE_FILE
+        signer.set_hashing_config(_hashing()).sign(named, signature)
+        return signature.read_bytes()
 
 
 def public_key(key: str) -> str:
@@ -73,10 +78,16 @@ def public_keys(text: str) -> list[str]:
     return keys
 
 
-def problem(folder: Path, owner: str, keys: list[str]) -> str:
-    """Return why ``folder`` does not hold a model of ``owner`` that one of ``keys`` signed, or an empty text.
+def signed_name(signature: bytes) -> str:
+    """Return the name in a signature, which is the signer's only if the signature is valid."""
+    statement = json.loads(base64.b64decode(json.loads(signature)["dsseEnvelope"]["payload"]))
+    return str(statement["subject"][0]["name"])
 
-    An empty ``owner`` is not compared.
+
+def problem(folder: Path, keys: list[str]) -> str:
+    """Return why ``folder`` does not hold what one of ``keys`` signed, or an empty text.
+
+    The name in the signature is not compared; see ``signed_name``.
     """
     signature, problems = folder / SIGNATURE_FILE, []
     if not signature.is_file():
@@ -87,14 +98,11 @@ def problem(folder: Path, owner: str, keys: list[str]) -> str:
         except Exception as error:  # noqa: BLE001 - whatever a damaged bundle causes in the library
             problems.append(_describe(error))
             continue
-        # Only now is the statement known to be the signer's.
         envelope = json.loads(signature.read_bytes())["dsseEnvelope"]
         texts = envelope["payload"], envelope["signatures"][0]["sig"]
-        statement, _ = parts = [base64.b64decode(text) for text in texts]
-        if [base64.b64encode(part).decode() for part in parts] != [*texts]:
-            return DAMAGED  # in the last bits of a base64 text, which are not decoded
-        owner_signed = json.loads(statement)["subject"][0]["name"]
-        return f"it was signed for {owner_signed}" if owner and owner_signed != owner else ""
+        # The last bits of a base64 text are not decoded.
+        intact = all(base64.b64encode(base64.b64decode(text)).decode() == text for text in texts)
+        return "" if intact else DAMAGED
     return next((text for text in problems if text != DAMAGED), DAMAGED)
 
 

@@ -20,7 +20,7 @@ names.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -145,11 +145,12 @@ class Repository:
             raise ServingError(f"{self.store.url}/{key} is damaged: {error}") from error
         return content
 
-    def add(self, name: str, folder: Path) -> int:
+    def add(self, name: str, folder: Path, signature: Callable[[int], bytes | None] = lambda _: None) -> int:
         """Copy a run's ``model/`` folder into a new version, and return its number.
 
         The same files again are the same version, so that a repeated step adds nothing. A number is never
-        used for other files again. A missing file, or a copy that differs, raises ServingError.
+        used for other files again. ``signature`` returns that of a version. A missing file, or a copy that
+        differs, raises ServingError.
         """
         with failing(f"write a version of {name}"):
             serving = format_of(read_model_json(folder, name), name)
@@ -159,10 +160,11 @@ class Repository:
             versions = self.versions(name)
             same = (version for version in reversed(versions) if self._sums(name, version) == sums)
             number = next(same, None) or max((0, *versions, *self.verified(name))) + 1
+            signed = signature(number)
             for file in sums if number not in versions else ():
                 self._files.copy(folder / file, f"{name}/{number}/{file}", sums[file])
-            if (signature := folder / SIGNATURE_FILE).is_file():
-                self.store.upload(f"{name}/{number}/{SIGNATURE_FILE}", signature)
+            if signed:
+                self.store.put(f"{name}/{number}/{SIGNATURE_FILE}", signed)
             record = json.dumps({"schema": 1, "version": number, "sha256": sums})
             self.store.put(f"{name}/{number}/{VERSION_FILE}", record.encode())
         return number

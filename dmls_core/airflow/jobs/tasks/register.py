@@ -26,7 +26,7 @@ class RegisterOperator(JobTask):
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
         """Return the MLflow run's id, the addresses of its page and report, and the model's version."""
-        from dmls_core.serving.deployment.signed_models import check_signature
+        from dmls_core.serving.deployment.signed_models import check_run_signature
         from dmls_core.tracking.connection import report_url
         from dmls_core.tracking.runs import log_run
 
@@ -34,7 +34,8 @@ class RegisterOperator(JobTask):
         run.reporter.running("recording the run in MLflow")
         with tempfile.TemporaryDirectory(prefix="dmls-register-") as scratch:
             folder = download_run(run.job, run.store, Path(scratch))
-            check_signature(folder / "model", run.job.model_name, f"the model of run {run.job.run_key}")
+            run_key = run.job.run_key
+            check_run_signature(folder / "model", run.job.model_name, run_key, f"the model of run {run_key}")
             tracked = log_run(
                 run.settings.mlflow_uri,
                 result,

@@ -22,6 +22,6 @@ class StageOperator(JobTask):
         with tempfile.TemporaryDirectory(prefix="dmls-stage-") as scratch:
             folder = download_model(run.job, run.store, Path(scratch))
             with run.deployment() as deployment:
-                staged = deployment.stage(folder)
+                staged = deployment.stage(folder, run.job.run_key)
         self.log.info("Triton loaded %s version %s as candidate", staged.model, staged.version)
         return {"version": staged.version, "previous": staged.previous}

@@ -15,6 +15,9 @@ _LEAF, _NUMERICAL, _CATEGORICAL = range(3)
 _COMPARISONS = range(1, 6)
 """Treelite's codes of node types and of comparisons."""
 
+_CATEGORIES = 1 << 24
+"""Float32 has all whole numbers below this. FIL stores a bit for each category up to the highest."""
+
 
 def inspect(path: Path) -> dict[str, Any]:
     """Return a checkpoint's task and its numbers of features and classes.
@@ -93,21 +96,31 @@ def _problem_of_tree(tree: Any, n_features: int, shape: list[int]) -> str:  # no
         return f"tests a feature outside of the {n_features} that the model has"
     if not np.isin(tests[types == _NUMERICAL], _COMPARISONS).all():
         return "has an unknown comparison"
+    return _problem_of_lists(tree, inner, types == _CATEGORICAL, shape)
+
+
+def _problem_of_lists(tree: Any, inner: np.ndarray, categorical: np.ndarray, shape: list[int]) -> str:  # noqa: ANN401
+    """Return what is wrong with the leaves' vectors and the lists of categories, or an empty text."""
     # A leaf with one value has an empty vector; FIL would read one that is not.
-    length = 0 if shape == [1, 1] else shape[1]
-    return _problem_of_lists(tree, "leaf_vector", ~inner, length) or _problem_of_lists(
-        tree, "category_list", types == _CATEGORICAL, None
-    )
+    lengths = np.where(inner | (shape == [1, 1]), 0, shape[1])
+    begin, end, problem = _ranges(tree, "leaf_vector", len(inner))
+    if not problem and (end - begin != lengths).any():
+        problem = "has a leaf_vector of another length"
+    if problem:
+        return problem
+    begin, end, problem = _ranges(tree, "category_list", len(inner))
+    if not problem and (end != begin)[~categorical].any():
+        problem = "has a category_list at a node without categories"
+    if not problem and (tree.get_field("category_list") >= _CATEGORIES).any():
+        problem = f"has a category of {_CATEGORIES:,} or above, but float32 has no more whole numbers"
+    return problem
 
 
-def _problem_of_lists(tree: Any, name: str, used: np.ndarray, length: int | None) -> str:  # noqa: ANN401
-    """Return what is wrong with the lists of the nodes in ``used``, each of ``length`` values if given."""
-    if not used.any():
-        return ""
+def _ranges(tree: Any, name: str, count: int) -> tuple[np.ndarray, np.ndarray, str]:  # noqa: ANN401 - no types
+    """Return begin and end of each node's list, and what is wrong with them."""
     begin, end = (tree.get_field(f"{name}_{part}").astype(np.int64) for part in ("begin", "end"))
-    if len(begin) != len(used) or len(end) != len(used):
-        return f"has no {name} for each node"
-    begin, end = begin[used], end[used]
+    if len(begin) != count or len(end) != count:
+        return begin, end, f"has no {name} for each node"
     if (begin < 0).any() or (end < begin).any() or (end > len(tree.get_field(name))).any():
-        return f"has a {name} that ends outside of it"
-    return f"has a {name} of another length" if length is not None and (end - begin != length).any() else ""
+        return begin, end, f"has a {name} that ends outside of it"
+    return begin, end, ""

@@ -15,6 +15,7 @@ from dmls_core.serving.formats.model_check import check_model, inspect_model
 from dmls_core.serving.formats.treelite import checkpoint
 from tests.support.damage import damaged
 from tests.support.trained_run import record_checkpoint, trained_run
+from tests.support.tree_models import TREE_MODELS, tree_model
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,9 @@ def test_missing_files_are_named(folder):
         check_model(folder, "lab.parts")
 
 
+LISTS = ("leaf_vector_begin", "leaf_vector_end", "category_list_begin", "category_list_end")
+
+
 def boosted(kind):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 3)).astype(np.float32)
@@ -140,18 +144,34 @@ def test_boosted_trees_pass(tmp_path, kind):
     }
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("leaf_vector_end", 1), ("leaf_vector_end", 10**9), ("leaf_vector_begin", 1)]
-)
-def test_a_vector_at_a_leaf_with_one_value_is_found(tmp_path, field, value):
-    model = boosted("xgboost two")
-    tree = model.get_tree_accessor(2)
-    values = tree.get_field(field).copy()
-    values[-1] = value
-    tree.set_field(field, values)
+@pytest.mark.parametrize("name", TREE_MODELS)
+def test_a_changed_list_of_any_node_is_found(tmp_path, name):
+    """FIL reads the lists of nodes as they stand: a wrong one ends the server."""
+    rng = np.random.default_rng(1)
+    rows = np.column_stack([rng.normal(size=(200, 2)), rng.integers(0, 40, 200)]).astype(np.float32)
+    model = tree_model(name, rows)
     model.serialize(tmp_path / "checkpoint.tl")
-    with pytest.raises(ServingError, match="tree 2 has a leaf_vector"):
-        inspect_model("treelite", str(tmp_path))
+    assert inspect_model("treelite", str(tmp_path))["features"] == 3
+    tree = model.get_tree_accessor(1)
+    fields = {name: tree.get_field(name).copy() for name in ("cleft", "node_type", *LISTS, "category_list")}
+    inner = fields["cleft"] != -1
+    changes = [
+        (field, nodes[at], value)
+        for field in LISTS
+        for nodes in (np.flatnonzero(inner), np.flatnonzero(~inner))
+        for at in (0, -1)
+        for value in (1 + fields[field][nodes[at]], fields[field][nodes[at]] ^ np.uint64(1 << 40))
+        if "category" not in field or fields["node_type"][nodes[at]] != 2
+    ]
+    changes += [("category_list", 0, 2**32 - 1)] if len(fields["category_list"]) else []
+    for field, node, value in changes:
+        changed = fields[field].copy()
+        changed[node] = value
+        tree.set_field(field, changed)
+        model.serialize(tmp_path / "checkpoint.tl")
+        tree.set_field(field, fields[field])
+        with pytest.raises(ServingError, match="tree 1 has a (leaf_vector|category)"):
+            inspect_model("treelite", str(tmp_path))
 
 
 def test_two_targets_are_found(tmp_path):
