@@ -120,8 +120,8 @@ class ProcessSettings(Variables):
     )
     connections: str = _variable(
         "",
-        "set for the embedded platform before `dmls up`: Airflow connections to databases whose tables may "
-        'be scored, each with the teams that may use it, as JSON such as `{"warehouse": ["shop"]}`',
+        "set for the embedded platform before `dmls up`: `connections` of the bundle entry, the Airflow "
+        'connections that jobs may use, each with its teams, as JSON such as `{"warehouse": ["shop"]}`',
     )
     api_key: str = _variable(
         "",

@@ -2,8 +2,8 @@
 
 A channel is a notifier's name, optionally with that of a connection: ``webhook:alerts`` uses the Airflow
 connection ``dmls_webhook_alerts``, ``email`` uses ``dmls_email_default``. So a spec holds no secret, and can
-only use connections that the platform team made for this. A notifier is a subclass of ``Notifier`` and an
-entry point of the group ``dmls.notifiers``, whose name is the channel.
+only use connections that the platform team made for this, and only those that its team may use. A notifier is
+a subclass of ``Notifier`` and an entry point of the group ``dmls.notifiers``, whose name is the channel.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from html import escape
 from typing import Any, ClassVar, Literal
 
 from dmls_core import extensions
+from dmls_core.airflow.sources.connections import check_allowed
 from dmls_core.visible_text import visible, visible_lines
 
 Event = Literal["rejected", "failed", "deployed", "drifted", "decayed", "late"]
@@ -166,8 +167,10 @@ def connection_id(channel: str) -> str:
 
 
 def _send(message: Message, channel: str) -> None:
+    connection = connection_id(channel)
+    check_allowed(message.job.partition("/")[0], connection, "owner.notify")
     notifier: Notifier = extensions.load("dmls.notifiers", channel.partition(":")[0])()
     try:
-        notifier.send(message, connection_id(channel))
+        notifier.send(message, connection)
     except ImportError as error:
         raise ImportError(f"install {notifier.package} ({error})") from error

@@ -155,8 +155,8 @@ class AirflowSettings(BaseModel):
     connections: dict[str, list[str]] = Field(
         {},
         description="Airflow connections to databases and object stores that jobs may read as their source, "
-        "and whose tables may be scored, each with the teams that may use it, such as "
-        '`{"warehouse": ["shop"]}`; `"*"` means all teams.',
+        "and whose tables may be scored, and to services that jobs may notify, each with the teams that may "
+        'use it, such as `{"warehouse": ["shop"], "dmls_email_default": ["*"]}`; `"*"` means all teams.',
     )
     team: str = Field(
         "",

@@ -245,13 +245,13 @@ def triton_service(context: Context, server: TritonServer) -> Service:
         "model-load-thread-count": 1,
         "exit-timeout-secs": 5,
         "metrics-config": "summary_latencies=true",
+        # A killed server leaves 1 MiB for each process of a model, which its successor removes by the name.
+        "backend-config": f"python,shm-region-prefix-name={prefix}",
         **{f"{endpoint}-address": "127.0.0.1" for endpoint in ("http", "grpc", "metrics")},
         **{
             f"{endpoint}-port": context.port(f"triton_{endpoint}") for endpoint in ("http", "grpc", "metrics")
         },
     }
-    if not server.genuine:
-        options["backend-config"] = f"python,shm-region-prefix-name={prefix}"
     if server.backends:
         options["backend-directory"] = server.backends
     program, environment = [str(server.program)], dict(server.environment)

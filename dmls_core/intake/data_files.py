@@ -24,7 +24,7 @@ from dmls_core.intake.submissions import (
     select_data,
 )
 from dmls_core.settings import IntakeLimits
-from dmls_core.store import ObjectInfo, Store, layout
+from dmls_core.store import ObjectInfo, Store, is_key, layout
 
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
@@ -40,7 +40,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
         SubmissionError: the selection or the format is ambiguous.
     """
     path = spec.data.path
-    candidates = [file for file in submission.files if not is_nested(submission, file)]
+    candidates = [file for file in submission.files if not is_nested(submission, file) and is_key(file.key)]
     if spec.partitions:
         folder = layout.incoming_folder(submission.team, submission.job)
         partitions = find_partitions(submission.files, folder, spec.partitions, spec.timezone)
@@ -169,13 +169,14 @@ def find_partitions(
 ) -> list[Partition]:
     """Return the files in ``folder`` (with a slash at its end) that match ``[data] path``, by time and name.
 
-    ``timezone`` is that of the dates in names.
+    ``timezone`` is that of the dates in names. Admission names files whose keys are invalid; they are left
+    out here. Without a ``folder``, the objects are those of a source, which has its own rules.
     """
     zone = ZoneInfo(timezone)
     partitions = []
     for info in objects:
         period = pattern.period(info.key.removeprefix(folder), zone)
-        if info.key.startswith(folder) and period:
+        if info.key.startswith(folder) and period and (not folder or is_key(info.key)):
             partitions.append(Partition(info, *period))
     return sorted(partitions, key=lambda partition: (partition.start, partition.file.key))
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.errors import ConflictError, ObjectMissingError
-from dmls_core.store import ObjectInfo, Store, layout
+from dmls_core.store import ObjectInfo, Store, is_key, layout
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,7 +99,7 @@ def list_requests(store: Store) -> dict[tuple[str, str], list[ObjectInfo]]:
     for info in store.list(layout.INFERENCE):
         team, _, rest = info.key.removeprefix(layout.INFERENCE).partition("/")
         job, _, file = rest.partition("/")
-        if file.endswith(SUFFIX) and layout.is_name(team) and layout.is_name(job):
+        if file.endswith(SUFFIX) and layout.is_name(team) and layout.is_name(job) and is_key(info.key):
             files.setdefault((team, job), []).append(info)
     return files
 
@@ -158,7 +158,7 @@ def collect(store: Store, folder: Path) -> CollectResult:
 
 
 def _collect_model(store: Store, folder: Path, prefix: str, result: CollectResult) -> None:
-    stored = list(store.list(f"{prefix}dt="))
+    stored = [info for info in store.list(f"{prefix}dt=") if is_key(info.key)]
     result.removed += _delete_expired(store, stored, prefix)
     files, sizes = Counter[str](), Counter[str]()
     for info in stored:

@@ -60,6 +60,9 @@ MODEL = "model/"
 VALIDATION = "validation/"
 DATA_DOCS = f"{VALIDATION}data_docs/index.html"
 
+LONGEST_SCORED = 250
+"""Bytes of the name of a file to score: its record adds `.json`, and file systems and SeaweedFS allow 255."""
+
 NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
 _NAME = re.compile(NAME_PATTERN)
 
@@ -210,10 +213,16 @@ def parse_scoring(key: str) -> tuple[str, str, str] | None:
     folder, _, rest = key.partition("/")
     team, _, rest = rest.partition("/")
     job, _, file = rest.partition("/")
-    visible = file and not any(part.startswith((".", "_")) or not part for part in file.split("/"))
-    if f"{folder}/" == SCORING and is_name(team) and is_name(job) and visible and is_key(key):
-        return team, job, file
-    return None
+    if f"{folder}/" != SCORING or not file or is_hidden(file):
+        return None
+    if not (is_name(team) and is_name(job) and is_key(key) and is_key(f"{key}.json")):
+        return None
+    return (team, job, file) if len(file.rpartition("/")[2].encode()) <= LONGEST_SCORED else None
+
+
+def is_hidden(key: str) -> bool:
+    """Return whether a name in a key starts with a dot or an underscore, or the key is that of a folder."""
+    return key.endswith("/") or any(part.startswith((".", "_")) for part in key.split("/"))
 
 
 def scored_file(team: str, job: str, file: str) -> str:

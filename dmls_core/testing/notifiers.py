@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -53,10 +54,18 @@ class NotifierSuite:
 
     @pytest.fixture
     def connection(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-        """Return a function that defines the channel's Airflow connection, with the password ``SECRET``."""
-        from dmls_core.airflow.notifiers import connection_id
+        """Return a function that defines the channel's Airflow connection, with the password ``SECRET``.
 
-        variable = f"AIRFLOW_CONN_{connection_id(self.channel).upper()}"
+        The team ``lab`` may use it.
+        """
+        from dmls_core.airflow.notifiers import connection_id
+        from dmls_core.airflow.sources import connections
+
+        name = connection_id(self.channel)
+        monkeypatch.setattr(
+            connections, "airflow_settings", lambda: SimpleNamespace(connections={name: ["lab"]})
+        )
+        variable = f"AIRFLOW_CONN_{name.upper()}"
 
         def _define(**fields: Any) -> None:  # noqa: ANN401 - as Airflow's Connection takes them
             monkeypatch.setenv(variable, json.dumps({"password": SECRET, **fields}))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 from dmls_core.airflow.notifiers import notify
+from dmls_core.airflow.sources import connections
 from dmls_core.cli.main import main
 from dmls_core.intake import read_status, write_status
 from dmls_core.models import load_spec
@@ -317,6 +319,8 @@ def owner(monkeypatch, tmp_path):
     with webhook() as received:
         connection = {"conn_type": "http", "host": "127.0.0.1", "port": received.port}
         monkeypatch.setenv("AIRFLOW_CONN_DMLS_WEBHOOK_DRIFT", json.dumps(connection))
+        allowed = SimpleNamespace(connections={"dmls_webhook_drift": ["lab"]})
+        monkeypatch.setattr(connections, "airflow_settings", lambda: allowed)
         yield received
 
 

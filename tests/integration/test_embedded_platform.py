@@ -264,6 +264,7 @@ def test_triton_serves_a_forest_by_the_stand_in_over_both_protocols(home: Platfo
     killed = next(service.pid for service in home.platform.status().services if service.name == "triton")
     psutil.Process(killed).kill()
     wait_until(lambda: not psutil.pid_exists(killed) and http_answers(good), 60)
+    assert not [region for region in regions if region.exists()], "the next server removes what is left"
 
 
 def test_what_changed_is_started_anew_and_nothing_else(home: PlatformHome):

@@ -18,8 +18,8 @@ from tests.services.seaweed import free_ports
 
 NO_ENGINE = "unix:///nonexistent.sock"
 
-CONNECTIONS = {"DMLS_CONNECTIONS": json.dumps({"warehouse": ["demo"]})}
-"""The Airflow connection whose tables the demo's team may score; a test adds it."""
+CONNECTIONS = {"DMLS_CONNECTIONS": json.dumps({"warehouse": ["demo"], "dmls_webhook_late": ["*"]})}
+"""The Airflow connections that teams may use; a test adds them."""
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dmls_core.devstack.context import Context, Identity
-from dmls_core.devstack.processes import late_arguments
+from dmls_core.devstack.processes import clear_stale, late_arguments
 from dmls_core.devstack.supervisor import Service, http_answers, wait_until
 from dmls_core.devstack.triton import PORTS, TritonServer, find_server, triton_service
 from dmls_core.serving import Repository, TritonClient
@@ -65,6 +65,7 @@ class TritonProcess:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process = None
+        clear_stale({"stale": self.service.stale})
 
     def clear(self) -> None:
         """Unload and delete all models: each start loads those that are there, one after the other."""

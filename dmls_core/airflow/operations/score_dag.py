@@ -66,7 +66,8 @@ class ScoreOperator(BaseOperator):
 
         The task is retried if a service failed, or DMLS itself.
         """
-        context["files"] = ", ".join(f"{team}/{job}/{file}" for team, job, file in self.files)[:200]  # type: ignore[typeddict-unknown-key]
+        names = visible(", ".join(f"{team}/{job}/{file}" for team, job, file in self.files)[:200])
+        context["files"] = names  # type: ignore[typeddict-unknown-key]
         store, done, wrong, again = open_root(airflow_settings()), [], [], []
         for team, job, file in self.files:
             try:
@@ -128,6 +129,7 @@ def score_dag() -> DAG:
             ),
         },
     ) as dag:
-        files = FindOperator(task_id="find")
+        # Five minutes: no later event names the files again.
+        files = FindOperator(task_id="find", retries=60)
         ScoreOperator.partial(task_id="score", map_index_template="{{ files }}").expand(files=files.output)
     return dag

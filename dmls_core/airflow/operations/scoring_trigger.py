@@ -13,9 +13,13 @@ from airflow.triggers.base import TriggerEvent
 
 from dmls_core.airflow.intake.submission_trigger import SubmissionTrigger
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
-from dmls_core.store import ObjectInfo, is_key, layout
+from dmls_core.store import ObjectInfo, layout
+from dmls_core.visible_text import visible
 
 log = logging.getLogger(__name__)
+
+MOST_NAMED = 10
+"""Names of files that a warning has at most."""
 
 
 class ScoringTrigger(SubmissionTrigger):
@@ -29,11 +33,12 @@ class ScoringTrigger(SubmissionTrigger):
                 store = open_with_connection(self.root, self.aws_conn_id)
                 async for listing in store.watch(layout.SCORING, poll_seconds=self.poll_seconds):
                     new = [info.key for info in listing if info not in seen]
-                    files = [layout.parse_scoring(key) for key in new]
-                    if wrong := [key for key in new if not is_key(key)]:
-                        log.warning("not scored, since a name has control characters: %r", wrong[:10])
+                    files = {key: layout.parse_scoring(key) for key in new if not layout.is_hidden(key)}
+                    if refused := sorted(key for key, file in files.items() if file is None):
+                        shown = ", ".join(map(visible, refused[:MOST_NAMED]))
+                        log.warning("%d files are not scored, for their names: %s", len(refused), shown)
                     seen = frozenset(listing)
-                    if changed := sorted(file for file in files if file):
+                    if changed := sorted(filter(None, files.values())):
                         yield TriggerEvent({"changed": changed})  # type: ignore[no-untyped-call]
             except Exception:
                 # The watcher must survive an outage of the store.

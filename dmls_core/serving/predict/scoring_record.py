@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from dmls_core.errors import ObjectMissingError
 from dmls_core.store import Store, layout
+from dmls_core.visible_text import visible
 
 logger = logging.getLogger(__name__)
 
@@ -65,5 +66,5 @@ def read_record(store: Store, team: str, job: str, file: str) -> ScoringRecord |
     except ObjectMissingError:
         return None
     except (ValueError, TypeError, KeyError, RecursionError):
-        logger.warning("%s is damaged: the file is scored again", key)
+        logger.warning("%s is damaged: the file is scored again", visible(key))
         return None

@@ -21,7 +21,7 @@ from dmls_core.errors import ObjectMissingError, StoreError
 from dmls_core.intake.status import Status
 from dmls_core.serving.triton.addresses import first_address, parse_address, split_addresses, split_copies
 from dmls_core.settings import TRITON_KEY_HEADER
-from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout
+from dmls_core.store import JobRecord, Registry, ServedModel, Store, is_key, layout
 from dmls_core.store.registry import Cache, cached
 from dmls_core.store.snapshots import Snapshots
 from dmls_core.web.services.queue import Wait, read_waits
@@ -97,7 +97,7 @@ class StoredJobs:
         listed: dict[str, tuple[JobKey, str]] = {}
         for info in self.store.list(layout.INCOMING):
             upload = layout.parse_incoming(info.key)
-            if upload and upload.filename == layout.STATUS_JSON:
+            if upload and upload.filename == layout.STATUS_JSON and is_key(info.key):
                 listed[info.key] = (upload.team, upload.job), info.etag
         self._read_changed(threads, listed, self._read_status, self.statuses)
 

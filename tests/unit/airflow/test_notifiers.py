@@ -24,6 +24,7 @@ from dmls_core.airflow.jobs.deadlines import notify_missed_deadline
 from dmls_core.airflow.notifiers import connection_id, notify
 from dmls_core.airflow.runs import status
 from dmls_core.airflow.shards import shard_file
+from dmls_core.airflow.sources import connections
 from dmls_core.errors import PlatformError, SpecError, StoreError, UserError, ValidationIssue
 from dmls_core.intake import read_status
 from dmls_core.models import load_spec
@@ -36,6 +37,15 @@ LOGGER = module.__name__
 PLAIN = {"disable_ssl": True, "disable_tls": True, "retry_limit": 0}
 """An SMTP server without encryption, which is asked once."""
 HOOK = {"notify": ["webhook:alerts"], "email": None}
+
+
+@pytest.fixture(autouse=True)
+def allowed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The connections that teams may use."""
+    names = ("webhook_nowhere", "slack_default", "email_gone", "email_default")
+    allowed = {"dmls_webhook_alerts": ["lab"]} | {f"dmls_{name}": ["*"] for name in names}
+    monkeypatch.setattr(connections, "airflow_settings", lambda: SimpleNamespace(connections=allowed))
+    return allowed
 
 
 @pytest.fixture
@@ -189,6 +199,25 @@ def test_a_channel_that_fails_is_a_warning_and_the_others_get_the_message(server
     assert "cannot notify webhook:nowhere" in warnings[0]
     assert "cannot notify slack" in warnings[1]
     assert "cannot notify email:gone" in warnings[2]
+
+
+@pytest.mark.parametrize(
+    ("teams", "team", "sent"),
+    [(["lab"], "lab", True), (["*"], "shop", True), (["lab"], "shop", False), ([], "lab", False)],
+)
+def test_a_channel_is_of_the_teams_that_the_platform_lets_use_its_connection(
+    server, caplog, allowed, teams, team, sent
+):
+    allowed["dmls_webhook_alerts"] = teams
+    with caplog.at_level(logging.WARNING, logger=LOGGER):
+        notify(HOOK, "deployed", f"{team}/iris", "deployed as version 3")
+    assert len(server.heard) == sent
+    warnings = [record.getMessage() for record in caplog.records if record.name == LOGGER]
+    assert len(warnings) == (not sent)
+    for warning in warnings:
+        assert f"cannot notify webhook:alerts that {team}/iris was deployed" in warning
+        assert f"the team {team} may not use this connection (found dmls_webhook_alerts; " in warning
+        assert "add it to `connections`" in warning
 
 
 def test_a_webhook_that_answers_500_is_a_warning(server, caplog):

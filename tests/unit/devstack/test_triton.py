@@ -41,10 +41,14 @@ def test_the_named_server_is_used_with_its_own_backends(
     assert server is not None
     assert server.genuine
     assert "genuine" in server.description
-    command = triton_service(context, server).command
+    service = triton_service(context, server)
+    command = service.command
     assert str(program) in command
     assert f"--backend-directory={tmp_path}/triton/backends" in command
     assert "--model-control-mode=explicit" in command
+    (prefix,) = (word.rpartition("=")[2] for word in command if word.startswith("--backend-config=python,"))
+    assert prefix == f"dmls-{context.identity.id}-"
+    assert service.stale == (f"/dev/shm/{prefix}*",)
 
 
 def test_a_genuine_server_finds_its_libraries_and_uses_one_thread(

@@ -172,6 +172,14 @@ def test_expired_days_are_deleted_and_other_files_are_kept(store, folder):
     assert {info.key.rpartition("/")[2] for info in store.list("inference/")} == {"own.parquet", "b.parquet"}
 
 
+def test_a_key_that_no_store_can_hold_stops_nothing(store, folder):
+    store.put("inference/lab/parts/dt=2020-01-01/a.parquet", b"")
+    (store.root / "inference/lab/parts/dt=2020-01-01/b\x01.parquet").write_bytes(b"")
+    assert [len(files) for files in list_requests(store).values()] == [1]
+    assert collect(store, folder.parent).removed == 1
+    assert list_requests(store) == {}
+
+
 def test_only_folders_of_models_are_collected(store, folder):
     for name in ("lost+found.d", "lab", ".hidden.x"):
         (folder.parent / name).mkdir()

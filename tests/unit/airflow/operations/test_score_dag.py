@@ -14,12 +14,14 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from dmls_core.airflow.operations import score_dag
 from dmls_core.airflow.operations.score_dag import FindOperator, ScoreOperator
 from dmls_core.airflow.operations.scoring_trigger import ScoringTrigger
+from dmls_core.airflow.settings import open_with_connection
 from dmls_core.airflow.sources import connections
 from dmls_core.airflow.sources.database_tables import read_table
 from dmls_core.errors import DataError, PlatformError
 from dmls_core.serving.predict.batch_scoring import TableRequest
 from dmls_core.store import open_store
 from dmls_core.testing.stores import run_coroutine
+from tests.support.suite_bucket import serve_suite_bucket, suite_connection
 
 
 @pytest.fixture
@@ -85,19 +87,42 @@ def test_a_failing_service_does_not_stop_the_others_either(store, monkeypatch):
     assert scored == ["good.csv"]
 
 
-def test_a_name_that_no_store_can_hold_stops_no_other(store, root):
-    store.put("scoring/lab/iris/good.csv", b"x")
-    (root / "scoring/lab/iris/bad\x01.csv").write_bytes(b"x")
-    assert find(events=[{"changed": [["lab", "iris", "bad\x01.csv"], ["lab", "iris", "good.csv"]]}]) == [
-        [("lab", "iris", "good.csv")]
-    ]
-    assert find("lab/iris") == [[("lab", "iris", "good.csv")]]
+TOO_LONG = "m/" * 500 + "d.csv"
+BAD_NAMES = ("bad\x01.csv", "b\\d.csv", "x//d.csv", "l\u2028.csv", "n" * 251, TOO_LONG)
+"""Names that S3 has; of the last two, the record's would be too long."""
 
+
+@pytest.fixture
+def s3_root(monkeypatch):
+    """The root of a store in S3 with the files of two teams, whose other names are ``BAD_NAMES``."""
+    service = serve_suite_bucket()
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", suite_connection(next(service)))
+    root = "s3://suite"
+    store = open_with_connection(root, "aws_default")
+    monkeypatch.setattr(score_dag, "open_root", lambda _: store)
+    for name in (*BAD_NAMES, "good.csv", "_hidden.csv", "folder/"):
+        store.client.put_object(Bucket="suite", Key=f"scoring/lab/iris/{name}", Body=b"x")
+    store.put("scoring/shop/cart/good.csv", b"x")
+    yield root
+    next(service, None)
+
+
+def test_a_name_that_no_store_can_hold_stops_no_other_and_is_logged(s3_root, caplog):
     async def first():
-        return await anext(ScoringTrigger(str(root), "", 0.05).run())
+        return await anext(ScoringTrigger(s3_root, "aws_default", 0.05).run())
 
-    event = run_coroutine(asyncio.wait_for(first(), timeout=60))
-    assert event.payload["changed"] == [("lab", "iris", "good.csv")]
+    good = [("lab", "iris", "good.csv"), ("shop", "cart", "good.csv")]
+    assert run_coroutine(asyncio.wait_for(first(), timeout=60)).payload["changed"] == good
+    (warning,) = [record.getMessage() for record in caplog.records if "not scored" in record.getMessage()]
+    assert warning.startswith(
+        f"{len(BAD_NAMES)} files are not scored, for their names: scoring/lab/iris/b\\d.csv, "
+    )
+    assert "scoring/lab/iris/bad\\u0001.csv" in warning
+    assert "hidden" not in warning
+    # Triggers of earlier releases have named them.
+    named = [["lab", "iris", name] for name in BAD_NAMES]
+    assert find(events=[{"changed": [*named, *map(list, good)]}]) == [[one] for one in good]
+    assert find("lab/iris") == [[good[0]]]
 
 
 def test_the_trigger_fires_for_new_files_and_for_the_same_file_written_again(root):

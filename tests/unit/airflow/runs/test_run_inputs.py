@@ -83,6 +83,12 @@ def test_what_arrives_later_changes_nothing_about_a_run(selector) -> None:
     assert RunInputs.from_json(after.as_json()) == after
 
 
+def test_a_file_whose_name_no_store_can_hold_is_left_out(selector, root) -> None:
+    made = selector(*DAYS, path="data/{date}*.csv")
+    (root / "incoming/lab/job/data/2026-01-18\x01.csv").write_bytes(b"x")
+    assert names(made.select(WEEK)) == DAYS[11:18]
+
+
 def test_runs_of_two_intervals_differ_even_on_the_same_files(selector) -> None:
     made = selector(*DAYS[:18], "data/2026-01-20.csv", window="all")
     keys = {made.select(interval).run_key for interval in (WEEK, made.intervals.before(WEEK.start))}

@@ -45,6 +45,16 @@ def test_a_refresh_reads_only_changed_objects_and_forgets_deleted_ones(
     assert ("sales", "price") not in jobs.statuses
 
 
+def test_a_status_whose_key_no_store_can_hold_is_ignored(root: Path, caplog: pytest.LogCaptureFixture):
+    store, jobs = stored(root)
+    write_status(store, "sales", "price", "running", "training")
+    (root / "incoming/sales/bad\x01").mkdir()
+    (root / "incoming/sales/bad\x01/_status.json").write_bytes(b"{}")
+    jobs.refresh()
+    assert list(jobs.statuses) == [("sales", "price")]
+    assert not caplog.records
+
+
 def test_a_registry_snapshot_contains_all_jobs(root: Path, accept: Callable[..., object]):
     records = [accept("sales", name) for name in ("churn", "price")]
     store, jobs = stored(root)
