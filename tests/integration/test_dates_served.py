@@ -28,7 +28,13 @@ value = 20
 """
 
 
-@pytest.mark.parametrize("model", ["random-forest-classifier", "lightgbm-classifier"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "random-forest-classifier",
+        pytest.param("lightgbm-classifier", marks=pytest.mark.nightly("`make test` does it with a forest")),
+    ],
+)
 def test_dates_are_served_as_they_were_trained(triton, tmp_path, model):
     draw, name = np.random.default_rng(0), f"lab.dates-{model.partition('-')[0]}"
     times = [

@@ -117,6 +117,7 @@ def test_a_job_with_the_engine_and_a_metric_of_another_package_is_trained_deploy
     assert np.allclose(answers.probabilities.sum(axis=1), 1.0, atol=1e-5)
 
 
+@pytest.mark.nightly("the job before it has classes; `test_table_endpoint.py` answers a regression over HTTP")
 def test_a_regressor_of_the_engine_answers_named_columns_over_plain_http(
     installed: Path, triton: TritonProcess, tmp_path: Path
 ):

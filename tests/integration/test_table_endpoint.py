@@ -238,7 +238,11 @@ def variant(folder, seed, *, fill, categories, labels):
     return folder
 
 
-@pytest.mark.parametrize("labels_change", [True, False], ids=["other labels", "same labels"])
+@pytest.mark.parametrize(
+    "labels_change",
+    [True, pytest.param(False, marks=pytest.mark.nightly("`make test` changes the labels, too"))],
+    ids=["other labels", "same labels"],
+)
 def test_both_endpoints_change_versions_together(triton, client, tmp_path, labels_change):
     """Not one request fails or mixes two versions, and a table never lags behind the forest.
 
