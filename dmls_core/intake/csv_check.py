@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dmls_core.data.encoder import is_missing
 from dmls_core.data.formats.csv_dialect import (
     CsvRow,
     decode_head,
@@ -97,6 +96,9 @@ def _check_target(
     target = spec.columns.target
     position = header.cells.index(target)
     cells = [(row.line, row.cells[position].strip()) for row in body if position < len(row.cells)]
+    # Not above: the DAG files import this module, and must not import NumPy.
+    from dmls_core.data.encoder import is_missing
+
     present = [(line, cell) for line, cell in cells if not is_missing(cell, spec.data.not_missing)]
     if not complete and (spec.task == "classification" or not present):
         return []

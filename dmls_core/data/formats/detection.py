@@ -12,11 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dmls_core.data.encoder import is_missing
 from dmls_core.data.formats.compression import unpack_head
 from dmls_core.data.formats.csv_dialect import csv_reader
 from dmls_core.data.formats.encodings import codec_of, detect_encoding
-from dmls_core.data.formats.missing_marks import is_usual
 from dmls_core.data.formats.names import COMPRESSED, format_of, formats, load_format
 from dmls_core.errors import ValidationIssue
 
@@ -249,6 +247,10 @@ class _NumberColumn:
 
     @classmethod
     def of(cls, cells: Sequence[str]) -> _NumberColumn:
+        # Intake, which the DAG files import, must not import NumPy.
+        from dmls_core.data.encoder import is_missing
+        from dmls_core.data.formats.missing_marks import is_usual
+
         present = [cell for cell in cells if not (is_missing(cell) or is_usual(cell))]
         unit = _common_unit(present)
         bare = [(_split_unit(cell) or ("", cell))[1] if unit else cell for cell in present]

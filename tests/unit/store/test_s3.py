@@ -314,7 +314,7 @@ def test_a_url_with_the_scheme_s3_opens_this_store() -> None:
 def test_boto3_is_imported_only_for_s3() -> None:
     script = (
         "import sys, dmls_core.store, dmls_core.intake; dmls_core.store.open_store('/nonexistent');"
-        "print([name for name in ('boto3', 'botocore', 'pydantic') if name in sys.modules])"
+        "print([name for name in ('boto3', 'botocore', 'numpy', 'pydantic') if name in sys.modules])"
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
