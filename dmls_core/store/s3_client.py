@@ -75,7 +75,7 @@ def make_client(*, interactive: bool = False) -> S3Client:
     if interactive:
         config = config.merge(Config(**INTERACTIVE))
     # Threads must not share the default session.
-    session = quick(boto3.session.Session())
+    session = prepare_session(boto3.session.Session())
     return session.client("s3", region_name=session.region_name or REGION, config=config)
 
 
@@ -84,12 +84,12 @@ def hook_client(hook: Any, *, interactive: bool = False) -> S3Client:
     options = INTERACTIVE if interactive else {"max_pool_connections": CONNECTIONS}
     hook = type(hook)(hook.aws_conn_id, config=hook.config.merge(Config(**options)))
     get_session = hook.get_session
-    hook.get_session = lambda *args, **named: quick(get_session(*args, **named))
+    hook.get_session = lambda *args, **named: prepare_session(get_session(*args, **named))
     client: S3Client = hook.get_conn()
     return client
 
 
-def quick(session: boto3.session.Session) -> boto3.session.Session:
+def prepare_session(session: boto3.session.Session) -> boto3.session.Session:
     """Have a new session share boto's descriptions of services, and use ``parse_time``; return it.
 
     Parsing the descriptions takes most of the time in which a client is made, and ``parse_time`` makes a

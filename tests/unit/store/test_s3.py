@@ -27,7 +27,7 @@ from dmls_core.monitoring.jobs import monitored_jobs
 from dmls_core.store import Registry, Store, open_store
 from dmls_core.store.registry import cached
 from dmls_core.store.s3 import S3Store
-from dmls_core.store.s3_client import CONNECTIONS, INTERACTIVE, make_client, parse_time, quick
+from dmls_core.store.s3_client import CONNECTIONS, INTERACTIVE, make_client, parse_time, prepare_session
 from dmls_core.testing.stores import StoreSuite, run_coroutine
 from tests.unit.store.fakes import NOW, AsyncHook, FakeSpec
 
@@ -366,7 +366,7 @@ def test_a_hook_gives_the_client_and_the_variables_of_trainers() -> None:
 
 
 def test_sessions_share_what_boto_parses_to_make_a_client() -> None:
-    first, second = (quick(boto3.session.Session())._session for _ in range(2))
+    first, second = (prepare_session(boto3.session.Session())._session for _ in range(2))
     assert first.get_component("data_loader") is second.get_component("data_loader")
     assert first.get_available_services() == botocore.session.get_session().get_available_services()
 
