@@ -4,6 +4,7 @@ import io
 import itertools
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -19,6 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from botocore.response import StreamingBody
 from botocore.utils import parse_timestamp
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 from urllib3.exceptions import ProtocolError
 
@@ -32,7 +34,18 @@ from dmls_core.testing.stores import StoreSuite, run_coroutine
 from tests.unit.store.fakes import NOW, AsyncHook, FakeSpec
 
 if TYPE_CHECKING:
+    from moto.core.common_types import TYPE_RESPONSE
     from mypy_boto3_s3 import S3Client
+
+
+put_lock = threading.Lock()
+put_object = S3Response.put_object
+
+
+def put_object_alone(response: S3Response) -> TYPE_RESPONSE:
+    """Check the condition and write in one step, as S3 does: Moto's threads do these one after the other."""
+    with put_lock:
+        return put_object(response)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +63,7 @@ def client() -> Iterator[S3Client]:
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
         }.items():
             patch.setenv(name, value)
+        patch.setattr(S3Response, "put_object", put_object_alone)
         yield make_client()
     server.stop()
 
