@@ -18,6 +18,7 @@ settings.load_profile("dmls")
 
 # A plug-in comes before those that import it, or pytest cannot rewrite its asserts.
 pytest_plugins = [
+    "tests.support.collection",
     "tests.support.durations",
     "tests.services.seaweed",
     "tests.services.browser",
