@@ -20,7 +20,7 @@ _CAPABILITY_MAJOR = 75
 _CAPABILITY_MINOR = 76
 """Attribute numbers of CUDA's driver API."""
 
-UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
@@ -176,7 +176,7 @@ def parse_memory(text: str) -> int:
                 "not an amount of memory", key="memory", found=text, hint='write it like "4g" or "512m"'
             )
         )
-    return int(float(match[1]) * UNITS[match[2].lower()])
+    return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
 def return_large_blocks() -> None:

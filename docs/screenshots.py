@@ -56,7 +56,8 @@ def whole_way(browser: Browser, settings: dict[str, str], table: Path, out: Path
 
     def look(page: Page, step: str) -> None:
         if step == "training":
-            page.get_by_role("img", name="Score of each trial").wait_for()
+            page.get_by_role("img", name="Score of each trial").locator("canvas").first.wait_for()
+            page.wait_for_timeout(1_000)  # the chart draws itself
         if step in PICTURES:
             page.mouse.move(0, 0)
             page.screenshot(path=out / f"page-{step.replace(' ', '-')}.png")
@@ -101,7 +102,7 @@ def look_around(newcomer: Newcomer, out: Path) -> None:
     page.set_viewport_size({"width": 1500, "height": 807})
     page.goto(f"{newcomer.settings['airflow_url']}/dags/dmls.demo.iris")
     page.get_by_text("promote").first.wait_for()
-    page.wait_for_timeout(3_000)  # the chart draws itself
+    page.wait_for_timeout(10_000)  # its parts load one after the other
     page.screenshot(path=out / "airflow-run.png")
 
 

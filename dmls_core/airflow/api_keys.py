@@ -24,7 +24,7 @@ from dmls_core.store import layout
 PREFIX = "dmls_"
 """Beginning of every key; Airflow's own tokens begin otherwise."""
 
-VARIABLE = "dmls_key."
+_VARIABLE = "dmls_key."
 
 SECONDS = 10.0
 """Longest time for which a process accepts a key that another process has revoked."""
@@ -90,14 +90,16 @@ def create_key(
     )
     description = f"API key of {record.scope}"
     with database.create_session() as session:
-        Variable.set(VARIABLE + identity, record.model_dump_json(), description, session=session)
+        Variable.set(_VARIABLE + identity, record.model_dump_json(), description, session=session)
     _log(CREATED, record, user)
     return _public(record), f"{PREFIX}{identity}_{secret}"
 
 
 def list_keys(team: str, job: str | None = None) -> list[ApiKey]:
     """Return the keys of a team, newest first; with ``job``, only those that open it, the team's included."""
-    keys = [key for key in _read(prefix=VARIABLE) if key.team == team and (not job or key.job in (None, job))]
+    keys = [
+        key for key in _read(prefix=_VARIABLE) if key.team == team and (not job or key.job in (None, job))
+    ]
     return [_public(key) for key in sorted(keys, key=lambda key: key.created, reverse=True)]
 
 
@@ -118,7 +120,7 @@ def revoke_key(identity: str, team: str, job: str | None, user: str) -> ApiKey:
             )
         )
     with database.create_session() as session:
-        Variable.delete(VARIABLE + identity, session=session)
+        Variable.delete(_VARIABLE + identity, session=session)
     _cache.pop(identity, None)
     _log(REVOKED, key, user)
     return _public(key)
@@ -151,7 +153,7 @@ def _sha256(secret: str) -> str:
 
 
 def _find(identity: str) -> _Record | None:
-    return next(iter(_read(key=VARIABLE + identity)), None)
+    return next(iter(_read(key=_VARIABLE + identity)), None)
 
 
 def _read(**names: str) -> list[_Record]:
@@ -167,7 +169,7 @@ def _read(**names: str) -> list[_Record]:
             record = _Record.model_validate_json(content)
         except ValidationError:
             continue
-        if name == VARIABLE + record.id:
+        if name == _VARIABLE + record.id:
             records.append(record)
     return records
 

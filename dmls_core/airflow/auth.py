@@ -16,7 +16,7 @@ from fastapi import Request
 from dmls_core.airflow import database
 from dmls_core.airflow.settings import airflow_settings, team_entries, uses_fab
 
-ACTIONS = {"GET": "can_read", "PUT": "can_edit", "DELETE": "can_delete"}
+_ACTIONS = {"GET": "can_read", "PUT": "can_edit", "DELETE": "can_delete"}
 """Method on a DAG -> Airflow's action in ``access_control``."""
 
 __all__ = ["CurrentUser", "DagAccessEntity", "ResourceMethod", "User"]
@@ -59,7 +59,7 @@ def _teams_by_role(user: User, method: str) -> set[str]:
     teams = airflow_settings().access_control if uses_fab() else {}
     if not teams:
         return set()
-    action = ACTIONS.get(method)
+    action = _ACTIONS.get(method)
     roles = {role.name for role in getattr(user, "roles", ())}
     return {
         team

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-FORMER_NAMES = {
+_FORMER_NAMES = {
     "deadlines": ["jobs.deadlines"],
     "intake_dag": ["intake.intake_dag"],
     "job_dag": ["jobs.job_dag"],
@@ -43,13 +43,13 @@ class FormerNames(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return a spec for a former name, and None for all others."""
-        if not fullname.startswith(_PARENT) or fullname.removeprefix(_PARENT) not in FORMER_NAMES:
+        if not fullname.startswith(_PARENT) or fullname.removeprefix(_PARENT) not in _FORMER_NAMES:
             return None
         return ModuleSpec(fullname, self)
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module with the public names of its successors."""
-        for successor in FORMER_NAMES[module.__name__.removeprefix(_PARENT)]:
+        for successor in _FORMER_NAMES[module.__name__.removeprefix(_PARENT)]:
             names = vars(import_module(_PARENT + successor)).items()
             vars(module).update({name: value for name, value in names if not name.startswith("_")})
 
@@ -61,5 +61,5 @@ def under_former_name(registered: type[_T]) -> type[_T]:
     among those that plugins register. A run that began before the upgrade keeps its serialized DAG.
     """
     module = registered.__module__.removeprefix(_PARENT)
-    (former,) = (name for name, successors in FORMER_NAMES.items() if module in successors)
+    (former,) = (name for name, successors in _FORMER_NAMES.items() if module in successors)
     return type(registered.__name__, (registered,), {"__module__": _PARENT + former})

@@ -24,15 +24,15 @@ from dmls_core.errors import DmlsError
 from dmls_core.monitoring.prometheus import CONTENT_TYPE, JobMetricsCollector, exposition
 from dmls_core.settings import METRICS_TOKEN
 
-FINISHED = ("success", "failed")
+_FINISHED = ("success", "failed")
 
 
 def create_app() -> Starlette:
     """Return the app that the plugin mounts."""
-    return Starlette(routes=[Route("/{path:path}", answer)])
+    return Starlette(routes=[Route("/{path:path}", _answer)])
 
 
-async def answer(request: Request) -> Response:
+async def _answer(request: Request) -> Response:
     """Return the metrics, or an error if the bearer token is missing or wrong."""
     token = os.environ.get(METRICS_TOKEN, "")
     if not token:
@@ -63,7 +63,7 @@ def run_metrics() -> Iterator[Metric]:
         for dag_id, state, number, seconds in database.run_totals(session):
             _, team, job = dag_id.split(".", 2)
             values = (team, job, state)
-            if state in FINISHED:
+            if state in _FINISHED:
                 durations.add_metric(values, count_value=number, sum_value=seconds)
             else:
                 open_runs.add_metric(values, number)

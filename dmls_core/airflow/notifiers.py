@@ -21,7 +21,7 @@ from dmls_core.visible_text import visible, visible_lines
 
 Event = Literal["rejected", "failed", "deployed", "drifted", "decayed", "late"]
 
-TIMEOUT_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 """Time that a service may take to answer."""
 
 
@@ -79,7 +79,7 @@ class Notifier(ABC):
 
     @abstractmethod
     def send(self, message: Message, connection_id: str) -> None:
-        """Send a message within ``TIMEOUT_SECONDS``.
+        """Send a message within 10 seconds.
 
         ``connection_id`` is an Airflow connection that the platform team made. Whatever this method raises
         becomes a warning in the task's log, so no exception may contain a secret.
@@ -116,7 +116,7 @@ class SlackNotifier(Notifier):
 
         # notify() and not a call: that would render the message, parts of which are a user's.
         notifier: Any = SlackWebhookNotifier(
-            slack_webhook_conn_id=connection_id, text=message.lines, timeout=int(TIMEOUT_SECONDS)
+            slack_webhook_conn_id=connection_id, text=message.lines, timeout=int(_TIMEOUT_SECONDS)
         )
         notifier.notify({})
 
@@ -139,7 +139,7 @@ class WebhookNotifier(Notifier):
         }
         # notify() and not a call: that would render the message, parts of which are a user's.
         HttpNotifier(
-            http_conn_id=connection_id, json=content, extra_options={"timeout": TIMEOUT_SECONDS}
+            http_conn_id=connection_id, json=content, extra_options={"timeout": _TIMEOUT_SECONDS}
         ).notify({})
 
 

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 BUNDLE_CLASSPATH = "dmls_core.airflow.bundle.DmlsBundle"
 
-AIRFLOW_KWARGS = inspect.signature(BaseDagBundle).parameters.keys()
+_AIRFLOW_KWARGS = inspect.signature(BaseDagBundle).parameters.keys()
 """The arguments of Airflow's base class."""
 
-REMOVED = {
+_REMOVED = {
     "keep_runs_days": "remove it: `airflow db clean` deletes old runs, as docs/how-to/operate.md shows",
 }
 """Settings of earlier releases, and what to do instead."""
 
-PRICE = r"^(\d+(\.\d+)? [A-Z]{3})?$"
+_PRICE = r"^(\d+(\.\d+)? [A-Z]{3})?$"
 
 DagAction = Literal["can_read", "can_edit", "can_delete"]
 """What a role may do with a DAG, in the words of Airflow's ``access_control``."""
@@ -142,12 +142,12 @@ class AirflowSettings(BaseModel):
     )
     hourly_price: str = Field(
         "",
-        pattern=PRICE,
+        pattern=_PRICE,
         description="Price of a trainer per hour, such as `0.40 EUR`; estimates of runs then show the cost.",
     )
     gpu_hourly_price: str = Field(
         "",
-        pattern=PRICE,
+        pattern=_PRICE,
         description="Price per hour of a trainer with a GPU, in the same currency. Empty: `hourly_price`.",
     )
     poll_seconds: float = Field(3.0, gt=0, description="Seconds between two listings of `incoming/`.")
@@ -227,7 +227,7 @@ def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any
     """Split a bundle entry's ``kwargs`` into DMLS's settings and the arguments of Airflow's base class."""
     settings = {name: value for name, value in kwargs.items() if name in AirflowSettings.model_fields}
     others = {name: value for name, value in kwargs.items() if name not in settings}
-    wrong = [f"kwargs.{name}: {_unknown(name)}" for name in others if name not in AIRFLOW_KWARGS]
+    wrong = [f"kwargs.{name}: {_unknown(name)}" for name in others if name not in _AIRFLOW_KWARGS]
     try:
         parsed = AirflowSettings(**settings)
     except ValidationError as error:
@@ -242,9 +242,9 @@ def split_kwargs(kwargs: dict[str, Any]) -> tuple[AirflowSettings, dict[str, Any
 
 
 def _unknown(name: str) -> str:
-    if name in REMOVED:
-        return f"this setting was removed; {REMOVED[name]}"
-    close = difflib.get_close_matches(name, [*AirflowSettings.model_fields, *AIRFLOW_KWARGS], n=1)
+    if name in _REMOVED:
+        return f"this setting was removed; {_REMOVED[name]}"
+    close = difflib.get_close_matches(name, [*AirflowSettings.model_fields, *_AIRFLOW_KWARGS], n=1)
     hint = f"did you mean {close[0]!r}?" if close else "docs/reference/settings.md lists the settings"
     return f"there is no such setting; {hint}"
 

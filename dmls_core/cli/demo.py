@@ -55,7 +55,7 @@ def write_csv(target: Path) -> list[list[str]]:
 _RUN_SECONDS = 600.0
 """Longest wait for the run to need approval, and for the deployment after it."""
 
-SHOWN = (0, 50, 100)
+_SHOWN = (0, 50, 100)
 """Rows to predict: one flower of each species."""
 
 
@@ -83,7 +83,7 @@ def run_demo(platform: Platform, *, stays: bool) -> None:
     if status.state != "deployed" or view.result is None:
         raise PlatformError(f"the model was not deployed: {status.message}")
     _heading("Predicting three flowers with plain tritonclient")
-    _predict(settings, [rows[number] for number in SHOWN], view.result["labels"])
+    _predict(settings, [rows[number] for number in _SHOWN], view.result["labels"])
     _sum_up(view)
     if stays:
         _heading("Where to look")

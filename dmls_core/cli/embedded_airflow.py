@@ -13,7 +13,7 @@ from dmls_core.settings import state_folder
 
 
 @contextmanager
-def use_embedded_airflow() -> Iterator[None]:
+def _use_embedded_airflow() -> Iterator[None]:
     """Configure Airflow as the embedded platform does, if there is one, while Airflow is imported.
 
     Raises:
@@ -44,7 +44,7 @@ def print_capacity(jobs: float, rows: float, *, as_json: bool) -> None:
     """
     from dmls_core.monitoring.capacity import describe_plan
 
-    with use_embedded_airflow():
+    with _use_embedded_airflow():
         from dmls_core.airflow import database
         from dmls_core.airflow.operations.capacity import plan_platform
 

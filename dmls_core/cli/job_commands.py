@@ -40,7 +40,7 @@ WAIT_SECONDS = 24 * 3600.0
 _MESSAGE_WIDTH = 30
 """Least characters of the column of messages: in a narrower terminal, they follow the table."""
 
-COLORS = {
+_COLORS = {
     "waiting": "yellow",
     "rejected": "red",
     "accepted": "cyan",
@@ -99,7 +99,7 @@ def submit(
 def _print_answer(store: Store, team: str, job: str, fingerprint: str, *, as_json: bool) -> None:
     """Print what admission answers to an upload, if it does in time; raise ``UserError`` for a rejection."""
     with err.status("waiting for admission"):
-        status = answer_to(store, team, job, fingerprint, ANSWER_SECONDS)
+        status = _answer_to(store, team, job, fingerprint, ANSWER_SECONDS)
     if as_json:
         folder = f"{store.url}/incoming/{team}/{job}/"
         answer = status.as_json() if status else None
@@ -148,7 +148,7 @@ def _job_table(rows: Sequence[ListedJob], messages: Sequence[str] = ()) -> Table
         # A folder that people uploaded may have a name wider than the terminal.
         table.add_column(heading, no_wrap=heading not in ("JOB", "MESSAGE"), overflow="fold")
     for row, *message in zip(rows, *([messages] if messages else []), strict=True):
-        color = COLORS.get(row.state, "default")
+        color = _COLORS.get(row.state, "default")
         served = f"version {row.served.version}" if row.served else ""
         state, version = f"[{color}]{row.state}[/]", str(row.version or "")
         state += ", [yellow]paused[/]" if row.paused else ""
@@ -247,7 +247,7 @@ def accepted_spec(store: Store, team: str, job: str) -> dict[str, Any] | None:
 
 def print_step(status: Status) -> None:
     """Print a status as a line."""
-    color = COLORS.get(status.state, "default")
+    color = _COLORS.get(status.state, "default")
     err.print(f"  [{color}]{status.state:<17}[/] {literal(status.message)}")
 
 
@@ -265,13 +265,13 @@ def job_name(spec: Path) -> str:
     return stem.lower()
 
 
-PAUSE = 0.5
+_PAUSE = 0.5
 """Seconds between two reads of ``_status.json``."""
 
 ANSWER_SECONDS = 60.0
 """Time for which ``dmls submit`` waits for the answer of admission, which takes some seconds."""
 
-ENDED = ("rejected", "trained", "deployed", "stopped", "failed")
+_ENDED = ("rejected", "trained", "deployed", "stopped", "failed")
 
 
 def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str) -> str:
@@ -287,7 +287,7 @@ def upload(store: Store, spec: Path, data: Sequence[Path], team: str, name: str)
     return next(submission.fingerprint for submission in group_submissions(listing) if submission.job == name)
 
 
-def answer_to(store: Store, team: str, name: str, fingerprint: str, seconds: float) -> Status | None:
+def _answer_to(store: Store, team: str, name: str, fingerprint: str, seconds: float) -> Status | None:
     """Wait until the status of a submission is about a fingerprint; return ``None`` after ``seconds``."""
     from dmls_core.intake import read_status
 
@@ -298,7 +298,7 @@ def answer_to(store: Store, team: str, name: str, fingerprint: str, seconds: flo
             return status
         if time.monotonic() > end:
             return None
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)
 
 
 def follow(
@@ -332,9 +332,9 @@ def follow(
             if (status.state, status.message) != shown and not answered:
                 shown = (status.state, status.message)
                 show(status)
-            if status.state in (*ENDED, *pause_at):
+            if status.state in (*_ENDED, *pause_at):
                 return status
         if time.monotonic() > end:
             state = f"{status.state}: {status.message}" if status else "it has no status yet"
             raise PlatformError(f"{team}/{name} has not ended after {seconds:.0f} s ({state})")
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)

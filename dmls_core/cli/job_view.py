@@ -20,7 +20,7 @@ from dmls_core.intake import Status, read_status
 from dmls_core.settings import Settings
 from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
 
-THREADS = 16
+_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def job_rows(store: Store, settings: Settings) -> list[ListedJob]:
         if (upload := layout.parse_incoming(info.key)) and upload.filename == layout.STATUS_JSON
     }
     job_keys = sorted(answered | {job for job, record in records.items() if record.state == "active"})
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         statuses = threads.map(lambda job: read_status(store, *job), job_keys)
         served = threads.map(lambda job: read_served(store, *job) if job in records else None, job_keys)
     jobs = list(zip(job_keys, statuses, served, strict=True))

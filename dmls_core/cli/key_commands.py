@@ -13,7 +13,7 @@ from dmls_core.settings import load_settings
 
 keys = typer.Typer(name="keys", help="Manage the API keys that clients use to predict.", no_args_is_help=True)
 
-API = "/dmls/api/v1"
+_API = "/dmls/api/v1"
 
 ScopeArgument = Annotated[
     str, typer.Argument(metavar="TEAM[/JOB]", help="What the key opens: a job, or all jobs of a team.")
@@ -77,7 +77,7 @@ def _call(method: str, scope: str, path: str = "", body: object = None) -> Any: 
         settings.require("airflow_password"),
     )
     owner = f"jobs/{scope}" if "/" in scope else f"teams/{scope}"
-    return airflow.call(method, f"{API}/{owner}/keys{path}", body)
+    return airflow.call(method, f"{_API}/{owner}/keys{path}", body)
 
 
 def _opens(key: dict[str, Any]) -> str:

@@ -51,7 +51,7 @@ def print_addresses(state: State) -> None:
     )
 
 
-REVISION = "org.opencontainers.image.revision"
+_REVISION = "org.opencontainers.image.revision"
 """Label of an image with the hash of its sources."""
 
 DOCKERFILE = "images/trainer/Dockerfile"
@@ -77,7 +77,7 @@ def prepare_image() -> None:
     client = docker.from_env(timeout=600)
     try:
         try:
-            if client.images.get(TRAINER_IMAGE).labels.get(REVISION) == revision:
+            if client.images.get(TRAINER_IMAGE).labels.get(_REVISION) == revision:
                 return
         except ImageNotFound:
             err.print(f"building the image {TRAINER_IMAGE}: the first time, this takes minutes")

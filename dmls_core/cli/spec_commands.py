@@ -58,7 +58,7 @@ def validate(
     print_notes(notes)
     if checked.data.source:
         err.print("The source was not checked: admission does so, through the Airflow connection.")
-    facts(gist(checked))
+    facts(_gist(checked))
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ def init(
     out.print(toml_text(draft["document"]), end="", markup=False, highlight=False, soft_wrap=True)
 
 
-def gist(spec: Spec) -> list[tuple[str, str]]:
+def _gist(spec: Spec) -> list[tuple[str, str]]:
     """Return the content of a spec, including defaults, as names and values."""
     from dmls_core.data.split.description import describe_split, split_settings
 
@@ -182,7 +182,7 @@ def _lines(plan: RunPlan) -> list[tuple[str, Any]]:
     return lines
 
 
-SHOWN = 20
+_SHOWN = 20
 """Names in a message."""
 
 
@@ -252,7 +252,7 @@ def check_files(
                 "no data file has the name in the spec",
                 file=str(spec_file),
                 key="data.path",
-                found=", ".join(name for name, _ in files[:SHOWN]),
+                found=", ".join(name for name, _ in files[:_SHOWN]),
                 expected=spec.data.path or f"files with one of the endings {usual_endings()}",
             )
         )
@@ -326,8 +326,8 @@ def train(
         run_key=run_key,
         engine=engine,
         etags=tuple(etag or ()),
-        since=parse_time(since),
-        until=parse_time(until),
+        since=_parse_time(since),
+        until=_parse_time(until),
         champion=champion,
         champion_version=champion_version,
         worker=worker,
@@ -346,7 +346,7 @@ def node(
     run_node(out)
 
 
-def parse_time(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     """Parse a time in ISO 8601, in UTC unless it has a time zone."""
     if text is None:
         return None

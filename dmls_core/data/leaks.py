@@ -24,62 +24,62 @@ CELLS = 10_000_000
 
 LEAST_ROWS = 500
 
-MIN_ROWS = 20
+_MIN_ROWS = 20
 
 CLASS_ROWS = 30
 """Rows of each class of a target to compare, if it has so many: a random draw has few of a rare one."""
 
-DRAWN = 1_000_000
+_DRAWN = 1_000_000
 """Largest number of rows among which those of rare classes are looked for."""
 
-PAIRS = 100
+_PAIRS = 100
 """Largest number of columns of which all pairs are compared; of more, only those with the target."""
 
-PERFECT = 0.005
+_PERFECT = 0.005
 """Error up to which a column gives another one away."""
 
-SMALL = {True: 0.05, False: 0.02}
+_SMALL = {True: 0.05, False: 0.02}
 """Error (classes, numbers) up to which a column gives the target away if the others are much worse."""
 
-RATIO = 4.0
+_RATIO = 4.0
 """How many times larger the error of every other column must then be."""
 
-GROUP = 3
+_GROUP = 3
 """Smallest average number of rows per category of a column that gives another one away."""
 
-FEW = 20
+_FEW = 20
 """Largest number of distinct integers that are taken for classes."""
 
-FEW_ROWS = 5
+_FEW_ROWS = 5
 """Smallest average number of rows for each of them."""
 
-AGREEING_ROWS = 10
+_AGREEING_ROWS = 10
 """Smallest number of rows outside of the most frequent class: fewer agree by chance."""
 
-EXACT = 1 << 24
+_EXACT = 1 << 24
 """Size of numbers from which float32 has not every integer, so that different columns look alike."""
 
-MISSING_SHARE = 0.1
+_MISSING_SHARE = 0.1
 """Largest share of missing values in a column of a weighted sum."""
 
-SUM_ROWS = 10
+_SUM_ROWS = 10
 """Smallest number of rows for each column of a weighted sum: a few rows are a sum of anything."""
 
-SUM_SHARE = 0.5
+_SUM_SHARE = 0.5
 """Smallest share of rows in which the target is a weighted sum."""
 
-SUM_UNEXPLAINED = 0.5
+_SUM_UNEXPLAINED = 0.5
 """Share of the target's variance from which no weighted sum is looked for."""
 
-SUM_EFFECT = 0.05
+_SUM_EFFECT = 0.05
 """Smallest change of the target by a column of the sum, relative to the target's median deviation."""
 
-SUM_ITERATIONS = 15
+_SUM_ITERATIONS = 15
 
-RIDGE = 1e-12
+_RIDGE = 1e-12
 """Part of the trace that makes the normal equations of a weighted sum solvable."""
 
-SUM_DIGITS = 1e-3
+_SUM_DIGITS = 1e-3
 """Largest error of a weighted sum, relative to the target's median deviation."""
 
 _BLOCK = 1_000
@@ -122,9 +122,9 @@ def find_relations(
     ``matrix`` has a column for each name, NaN where a value is missing; ``texts`` are the positions of those
     that contain codes of texts.
     """
-    if not targets or len(names) < 2 or len(matrix) < MIN_ROWS:
+    if not targets or len(names) < 2 or len(matrix) < _MIN_ROWS:
         return ()
-    narrow = len(names) <= PAIRS
+    narrow = len(names) <= _PAIRS
     others = list(range(len(names))) if narrow else list(targets)
     rows = min(ROWS, max(LEAST_ROWS, CELLS // (len(names) * len(others))))
     classes = [
@@ -162,7 +162,7 @@ def draw_rows(classes: Sequence[NDArray[Any]], n_rows: int, most: int) -> NDArra
     They are in random order: within ties, the order of the file is no hint.
     """
     draw = np.random.default_rng(0)
-    drawn = draw.choice(n_rows, min(n_rows, DRAWN), replace=False)
+    drawn = draw.choice(n_rows, min(n_rows, _DRAWN), replace=False)
     is_first = np.zeros(len(drawn), dtype=bool)
     for target in classes:
         values = target[drawn]
@@ -198,10 +198,10 @@ class _SortedColumns:
             ]
         )
         errors[columns == other] = 1.0
-        is_determining = errors <= PERFECT
+        is_determining = errors <= _PERFECT
         if not strict and len(errors) > 1:
             least, second = np.partition(errors, 1)[:2]
-            is_determining |= (errors == least) & (least <= SMALL[classes]) & (RATIO * least <= second)
+            is_determining |= (errors == least) & (least <= _SMALL[classes]) & (_RATIO * least <= second)
         return [int(column) for column in columns[is_determining]]
 
     def are_equivalent(self, one: int, other: int) -> bool:
@@ -215,12 +215,12 @@ class _SortedColumns:
         if not np.array_equal(has_value, ~np.isnan(second)):
             return False
         first, second = first[has_value], second[has_value]
-        if max(np.abs(first).max(), np.abs(second).max()) >= EXACT:
+        if max(np.abs(first).max(), np.abs(second).max()) >= _EXACT:
             return False
         if self._nominal.isdisjoint((one, other)) and _are_affine(first, second):
             return True
         pairs = len(set(zip(first.tolist(), second.tolist(), strict=True)))
-        recur = GROUP * pairs <= len(first)
+        recur = _GROUP * pairs <= len(first)
         return recur and pairs == len(np.unique(first)) == len(np.unique(second))
 
     def _errors(
@@ -248,7 +248,7 @@ class _SortedColumns:
                 error = _unexplained(rows[None], comparable[at : at + 1, : len(rows) - 1], classes=classes)
                 errors[at] = min(errors[at], error[0])
         for text in texts:
-            if len(np.unique(block[text, : present[text]])) > block.shape[1] / GROUP:
+            if len(np.unique(block[text, : present[text]])) > block.shape[1] / _GROUP:
                 errors[text] = 1.0
         return errors
 
@@ -259,20 +259,20 @@ def find_sum(names: Sequence[str], matrix: NDArray[np.floating], columns: Sequen
     Rows with the target's most frequent value, such as 0, do not count. Rows with large errors count less and
     less in the fit, so that it is exact if most rows follow a sum, whatever the others contain.
     """
-    columns = [at for at in columns if np.isnan(matrix[:, at]).mean() <= MISSING_SHARE]
-    if not 2 <= len(columns) <= PAIRS:
+    columns = [at for at in columns if np.isnan(matrix[:, at]).mean() <= _MISSING_SHARE]
+    if not 2 <= len(columns) <= _PAIRS:
         return ""
     rows = matrix[~np.isnan(matrix[:, [*columns, target]]).any(axis=1)]
     distinct, counts = np.unique(rows[:, target], return_counts=True)
-    if len(distinct) <= FEW:
+    if len(distinct) <= _FEW:
         return ""
     rows = rows[rows[:, target] != distinct[counts.argmax()]]
     columns = [at for at in columns if np.ptp(rows[:, at]) > 0]
     for _ in range(2):  # again with the columns that matter, as the others were fitted to the remaining rows
-        if len(columns) < 2 or len(rows) < SUM_ROWS * (len(columns) + 1):
+        if len(columns) < 2 or len(rows) < _SUM_ROWS * (len(columns) + 1):
             return ""
         effects = _fit_sum(rows[:, columns], rows[:, target])
-        columns = [at for at, effect in zip(columns, effects, strict=True) if effect > SUM_EFFECT]
+        columns = [at for at, effect in zip(columns, effects, strict=True) if effect > _SUM_EFFECT]
     if len(columns) < 2:
         return ""
     summands = list(dict.fromkeys(names[at] for at in columns))
@@ -290,16 +290,16 @@ def _fit_sum(features: NDArray[np.float64], target: NDArray[np.float64]) -> NDAr
     spread = features.std(axis=0)
     scaled = np.column_stack([np.ones(len(target)), (features - features.mean(axis=0)) / spread])
     weights = np.ones(len(target))
-    for step in range(SUM_ITERATIONS):
+    for step in range(_SUM_ITERATIONS):
         products = scaled.T @ (scaled * weights[:, None])
-        products += RIDGE * np.trace(products) * np.eye(len(products))  # copies of a column share its factor
+        products += _RIDGE * np.trace(products) * np.eye(len(products))  # copies of a column share its factor
         factors = np.linalg.solve(products, scaled.T @ (target * weights))
         errors = np.abs(target - scaled @ factors)
-        if step == 0 and float((errors**2).mean()) > SUM_UNEXPLAINED * float(target.var()):
+        if step == 0 and float((errors**2).mean()) > _SUM_UNEXPLAINED * float(target.var()):
             return none
         weights = np.maximum(errors, (deviation + 1e-30) * 0.5**step) ** -1.5
     rounding = np.finfo(np.float32).eps * (np.abs(features) @ np.abs(factors[1:] / spread) + np.abs(target))
-    if float((errors <= SUM_DIGITS * deviation + rounding).mean()) < SUM_SHARE:
+    if float((errors <= _SUM_DIGITS * deviation + rounding).mean()) < _SUM_SHARE:
         return none
     return np.asarray(np.abs(factors[1:]) / max(deviation, 1e-30))
 
@@ -317,8 +317,8 @@ def _unexplained(
         steps = np.diff(ranks[codes], axis=1) ** 2
         pairs = comparable.sum(axis=1)
         mean = (steps * comparable).sum(axis=1) / np.maximum(pairs, 1)
-        return np.where(pairs >= MIN_ROWS / 2, mean / (2 * ranks[codes[0]].var(dtype=np.float64)), 1.0)
-    large = sizes >= GROUP
+        return np.where(pairs >= _MIN_ROWS / 2, mean / (2 * ranks[codes[0]].var(dtype=np.float64)), 1.0)
+    large = sizes >= _GROUP
     chance = float(((1 - sizes[large] / sizes.sum()) ** 2).mean())
     weights = np.where(large, 1 / np.maximum(sizes, 1), 0.0) / large.sum()
     same = (codes[:, 1:] == codes[:, :-1]) & comparable
@@ -341,15 +341,15 @@ def _are_affine(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool
 def _are_classes(values: NDArray[np.float64]) -> bool:
     """Return whether numbers are few integers that recur often."""
     distinct = np.unique(values)
-    few = len(distinct) <= FEW and len(values) >= FEW_ROWS * len(distinct)
+    few = len(distinct) <= _FEW and len(values) >= _FEW_ROWS * len(distinct)
     return few and bool(np.all(distinct == np.floor(distinct)))
 
 
 def _varies(values: NDArray[Any], classes: bool) -> bool:
     """Return whether enough rows differ from the others."""
-    if len(values) < MIN_ROWS:
+    if len(values) < _MIN_ROWS:
         return False
     sizes = np.unique(values, return_counts=True)[1]
-    if len(values) - sizes.max() < AGREEING_ROWS:
+    if len(values) - sizes.max() < _AGREEING_ROWS:
         return False
-    return not classes or (len(sizes) <= len(values) / GROUP and bool((sizes >= GROUP).sum() > 1))
+    return not classes or (len(sizes) <= len(values) / _GROUP and bool((sizes >= _GROUP).sum() > 1))

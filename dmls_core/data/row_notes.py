@@ -31,11 +31,11 @@ from .moments import day_of, hour_of  # noqa: TID252
 
 KINDS = UNKNOWN_CATEGORY, OUT_OF_RANGE, EMPTY_ROW = "unknown-category", "out-of-range", "empty-row"
 
-MAX_NOTES = 1_000
+_MAX_NOTES = 1_000
 """Cells of one call that are described; further ones are only counted."""
-MAX_LOOKUPS = 20
+_MAX_LOOKUPS = 20
 """Texts of one call for which the nearest category is looked up."""
-MAX_CATEGORIES = 1_000
+_MAX_CATEGORIES = 1_000
 """Categories among which it is looked up."""
 
 _WORDS = {
@@ -61,7 +61,7 @@ class RowNote:
 
 @dataclass(frozen=True, slots=True)
 class RowNotes:
-    """Notes on the rows of a call: the first ``MAX_NOTES``, and how many there are of each kind."""
+    """Notes on the rows of a call: the first ``_MAX_NOTES``, and how many there are of each kind."""
 
     notes: tuple[RowNote, ...] = ()
     counts: Counter[str] = field(default_factory=Counter)
@@ -97,7 +97,7 @@ def find_notes(encoder: Encoder, columns: Mapping[str, Any], matrix: NDArray[np.
     }
     notes: list[RowNote] = []
     counts: Counter[str] = Counter()
-    lookups = MAX_LOOKUPS
+    lookups = _MAX_LOOKUPS
     for feature, codes in zip(encoder.features, _first_columns(encoder, matrix), strict=True):
         values = columns[feature.name]
         if isinstance(feature, CategoryFeature):
@@ -106,7 +106,7 @@ def find_notes(encoder: Encoder, columns: Mapping[str, Any], matrix: NDArray[np.
                 rows = [row for row in rows if not _absent(values[row], feature)]
             counts[UNKNOWN_CATEGORY] += len(rows)
             messages: dict[str, str] = {}
-            for row in rows[: MAX_NOTES - len(notes)]:
+            for row in rows[: _MAX_NOTES - len(notes)]:
                 text = feature.text(values[row]) or ""
                 if text not in messages:
                     messages[text] = _unknown(text, feature, lookup=lookups > 0)
@@ -116,13 +116,13 @@ def find_notes(encoder: Encoder, columns: Mapping[str, Any], matrix: NDArray[np.
             low, high = feature.range
             rows = np.flatnonzero((codes < low) | (codes > high)).tolist()
             counts[OUT_OF_RANGE] += len(rows)
-            for row in rows[: MAX_NOTES - len(notes)]:
+            for row in rows[: _MAX_NOTES - len(notes)]:
                 message = _outside(values[row], float(codes[row]), feature, low, high)
                 notes.append(RowNote(row, feature.name, message))
     rows = _empty_rows(encoder, columns, matrix)
     counts[EMPTY_ROW] += len(rows)
-    notes += [RowNote(row, "", "all columns of the model are missing") for row in rows[:MAX_NOTES]]
-    return RowNotes(tuple(sorted(notes, key=lambda note: note.row)[:MAX_NOTES]), +counts)
+    notes += [RowNote(row, "", "all columns of the model are missing") for row in rows[:_MAX_NOTES]]
+    return RowNotes(tuple(sorted(notes, key=lambda note: note.row)[:_MAX_NOTES]), +counts)
 
 
 def _first_columns(encoder: Encoder, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
@@ -160,7 +160,7 @@ def _absent(value: object, feature: Feature) -> bool:
 
 def _unknown(text: str, feature: CategoryFeature, *, lookup: bool) -> str:
     message = f"{text[:_SHOWN]!r} does not occur in the training data"
-    if not lookup or len(feature.categories) > MAX_CATEGORIES or len(text) > _SHOWN:
+    if not lookup or len(feature.categories) > _MAX_CATEGORIES or len(text) > _SHOWN:
         return message
     plain = {category.casefold(): category for category in reversed(feature.categories)}
     close = difflib.get_close_matches(text.casefold(), plain, 1)

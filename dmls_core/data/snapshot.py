@@ -20,7 +20,7 @@ from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec.data_table import Data
 
-SHOWN = 5
+_SHOWN = 5
 """Columns that a message names."""
 
 
@@ -139,8 +139,8 @@ def _check_names(file: str, names: Collection[str], chosen: Collection[str], oth
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:SHOWN])
-    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
 
 
 def _typed(source: FileSource, path: Path, not_missing: Collection[str]) -> pl.LazyFrame:

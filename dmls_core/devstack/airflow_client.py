@@ -9,9 +9,9 @@ from dmls_core.errors import PlatformError, UserError
 if TYPE_CHECKING:
     import httpx
 
-SECONDS = 20.0
-NOT_FOUND = 404
-PROBLEM = "application/problem+json"
+_SECONDS = 20.0
+_NOT_FOUND = 404
+_PROBLEM = "application/problem+json"
 
 
 def http_client(url: str, seconds: float, **options: Any) -> httpx.Client:  # noqa: ANN401 - those of httpx
@@ -46,19 +46,19 @@ class AirflowClient:
     def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
         """Return the JSON of a GET, ``None`` for status 404; raise ``PlatformError`` for other errors."""
         response = self._send("GET", path)
-        return None if response.status_code == NOT_FOUND else self._content("GET", path, response)
+        return None if response.status_code == _NOT_FOUND else self._content("GET", path, response)
 
     def _send(self, method: str, path: str, body: object = None) -> httpx.Response:
         import httpx
 
         try:
-            with http_client(self.url, SECONDS, headers=self._headers) as client:
+            with http_client(self.url, _SECONDS, headers=self._headers) as client:
                 return client.request(method, self.url + path, json=body)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise PlatformError(f"Airflow does not answer at {self.url}: {error}") from error
 
     def _content(self, method: str, path: str, response: httpx.Response) -> Any:  # noqa: ANN401 - JSON
-        if response.is_client_error and response.headers.get("content-type") == PROBLEM:
+        if response.is_client_error and response.headers.get("content-type") == _PROBLEM:
             raise UserError(response.json()["detail"])
         if not response.is_success:
             raise PlatformError(f"Airflow: {method} {path}: {response.status_code} {response.text[:500]}")

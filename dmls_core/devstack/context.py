@@ -183,7 +183,7 @@ class Context:
         }
 
 
-FOREIGN = ("AIRFLOW", "_AIRFLOW", "AWS_", "DMLS_", "MLFLOW_", "_MLFLOW", "PG", "SUPERVISOR_", "WEED_")
+_FOREIGN = ("AIRFLOW", "_AIRFLOW", "AWS_", "DMLS_", "MLFLOW_", "_MLFLOW", "PG", "SUPERVISOR_", "WEED_")
 """Prefixes of variables that would connect a service to another platform."""
 
 LOOPBACK = "127.0.0.1,localhost"
@@ -191,7 +191,7 @@ LOOPBACK = "127.0.0.1,localhost"
 
 def base_environment(context: Context) -> dict[str, str]:
     """Return this process's environment without other platforms' variables, and with this one's id."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
     return {
         **inherited,
         ID_VARIABLE: context.identity.id,

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-SECONDS = 3
+_SECONDS = 3
 
 TRAINER_IMAGE = "dmls-trainer:cpu"
 
@@ -52,7 +52,7 @@ def _ask(question: Callable[[Any], object]) -> object | None:
     except ImportError:
         return None
     try:
-        client = docker.from_env(timeout=SECONDS)
+        client = docker.from_env(timeout=_SECONDS)
         try:
             return question(client)
         finally:

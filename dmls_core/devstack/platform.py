@@ -38,9 +38,9 @@ from dmls_core.settings import STATE_FILE, Settings, state_folder
 RANGE = range(20000, 32000)
 """Below the ephemeral ports of common systems."""
 
-ATTEMPTS = 200
+_ATTEMPTS = 200
 
-RELEASE_SECONDS = 2.0
+_RELEASE_SECONDS = 2.0
 """A killed server holds its port until its threads have ended."""
 
 PORTS_LOCK = "\0dmls-standard-ports"
@@ -87,7 +87,7 @@ def choose_ports(
     port is taken, or none is free.
     """
     names, ours = list(names), set(busy_is_ours)
-    deadline = time.monotonic() + RELEASE_SECONDS
+    deadline = time.monotonic() + _RELEASE_SECONDS
     chosen: dict[str, int] = {}
     for name, port in requested.items():
         if not (name in ours and previous.get(name) == port) and not _becomes_free(port, deadline):
@@ -115,14 +115,14 @@ def _becomes_free(port: int, deadline: float) -> bool:
 
 
 def _new_port(excluded: set[int]) -> int:
-    for port in random.SystemRandom().sample(RANGE, ATTEMPTS):
+    for port in random.SystemRandom().sample(RANGE, _ATTEMPTS):
         if port not in excluded and is_free(port):
             return port
     raise PlatformError(f"no free port between {RANGE.start} and {RANGE.stop}")
 
 
 _IDENTITY_FILE = "identity.json"
-LOCK_SECONDS = 600.0
+_LOCK_SECONDS = 600.0
 _SHUTDOWN_SECONDS = 15.0
 
 
@@ -150,7 +150,7 @@ class Platform:
         spare_loopback_from_proxies()
         make_private_folder(self.folder)
         make_private_folder(self.folder / "logs")
-        with exclusive(self.folder / "lock", LOCK_SECONDS), reserve_standard_ports() as standard:
+        with exclusive(self.folder / "lock", _LOCK_SECONDS), reserve_standard_ports() as standard:
             context = self._context()
             supervisor = self._supervisor(context)
             states = supervisor.states() if supervisor.answers() else {}
@@ -182,7 +182,7 @@ class Platform:
         """
         if not (self.folder / _IDENTITY_FILE).exists():
             return []
-        with exclusive(self.folder / "lock", LOCK_SECONDS):
+        with exclusive(self.folder / "lock", _LOCK_SECONDS):
             return self._stop(self._context())
 
     def status(self) -> State:

@@ -27,7 +27,7 @@ _DATABASES = ("airflow", "mlflow", STUDY)
 _SUPERUSER = "postgres"
 _INITDB_SECONDS = 60
 
-ACCOUNT = "nobody"  # codespell:ignore nobody
+_ACCOUNT = "nobody"  # codespell:ignore nobody
 """Account of PostgreSQL if the platform runs as root, which PostgreSQL refuses."""
 
 
@@ -78,7 +78,7 @@ def initialize(context: Context, environment: dict[str, str], log: Path) -> None
     password = folder / "password"
     write_private(password, context.secret("postgres_password"))
     if os.geteuid() == 0:
-        account = pwd.getpwnam(ACCOUNT)
+        account = pwd.getpwnam(_ACCOUNT)
         os.chown(part, account.pw_uid, account.pw_gid)
     command = [
         *_as_account(),
@@ -182,14 +182,14 @@ def _binaries() -> Path:
 
 
 def _as_account() -> list[str]:
-    """Return the command prefix that switches from root to ``ACCOUNT``; empty unless this process is root's.
+    """Return the command prefix that switches from root to ``_ACCOUNT``; empty unless this process is root's.
 
     The capability lets PostgreSQL pass through root's folders, such as a project in ``/root``, whose modes
     stay; all other privileges of root are dropped.
     """
     if os.geteuid() != 0:
         return []
-    account = pwd.getpwnam(ACCOUNT)
+    account = pwd.getpwnam(_ACCOUNT)
     return [
         find_program("setpriv", "install util-linux, or do not run as root"),
         f"--reuid={account.pw_uid}",

@@ -30,7 +30,7 @@ def package_folder(package: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-INSTALL_SECONDS = 600
+_INSTALL_SECONDS = 600
 
 
 def find_uv(project: Path) -> str | None:
@@ -67,4 +67,4 @@ def make_environment(
         pip = [python_program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         commands = [[sys.executable, "-m", "venv", "--clear", str(folder)], [*pip, *options]]
     for command in commands:
-        run_logged(command, environment, log, INSTALL_SECONDS)
+        run_logged(command, environment, log, _INSTALL_SECONDS)

@@ -27,9 +27,9 @@ _RENEWAL = timedelta(days=365)
 """Age at which a start replaces the certificate."""
 
 
-ACCOUNT = "arn:aws:iam::000000000000"
+_ACCOUNT = "arn:aws:iam::000000000000"
 _IDENTITY = "dmls"
-TRAINER_ROLE = f"{ACCOUNT}:role/trainer"
+TRAINER_ROLE = f"{_ACCOUNT}:role/trainer"
 """Role whose sessions trainers get; the policy of a session limits it to one run."""
 
 
@@ -120,7 +120,7 @@ def session_config(secret: str) -> dict[str, Any]:
     allowed = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}
     trusted = {
         "Effect": "Allow",
-        "Principal": {"AWS": f"{ACCOUNT}:user/{_IDENTITY}"},
+        "Principal": {"AWS": f"{_ACCOUNT}:user/{_IDENTITY}"},
         "Action": ["sts:AssumeRole"],
     }
     version = "2012-10-17"

@@ -19,7 +19,7 @@ import struct
 import sys
 from pathlib import Path
 
-MARK = "@"
+_MARK = "@"
 
 PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE = 7, 17, 0x4206
 _PTRACE_O_TRACEEXEC = 1 << 4
@@ -42,7 +42,7 @@ def execute(command: list[str]) -> None:
     Raises:
         OSError: the program cannot be started, or this process may not be traced.
     """
-    if any(word.startswith(MARK) for word in command):
+    if any(word.startswith(_MARK) for word in command):
         _start_tracer()
     os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
 
@@ -106,7 +106,7 @@ def _replace(target: int) -> None:
             variable += _WORD
         for number, pointer in enumerate(pointers):
             word = _text(memory.fileno(), pointer)
-            if word.startswith(MARK.encode()) and (value := values.get(word[len(MARK) :])):
+            if word.startswith(_MARK.encode()) and (value := values.get(word[len(_MARK) :])):
                 os.pwrite(memory.fileno(), struct.pack("=Q", value), arguments + number * _WORD)
 
 

@@ -27,7 +27,7 @@ from dmls_core.store.probe import FOLDERS, refusal, refusals, unlisted
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 5.0
+_LOOK_SECONDS = 5.0
 
 _ROOM = 0.02
 """Free share of the disk from which SeaweedFS must write: below 1 % it refuses to."""
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str]) -> None:
         except Exception:
             # It must go on, whatever a store or a disk raises.
             log.exception("the store could not be probed; it is probed again")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(_LOOK_SECONDS)
 
 
 if __name__ == "__main__":

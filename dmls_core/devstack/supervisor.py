@@ -23,7 +23,7 @@ from dmls_core.devstack.airflow_client import http_client
 from dmls_core.devstack.private_files import write_private
 from dmls_core.errors import PlatformError
 
-PROBE_SECONDS = 3.0
+_PROBE_SECONDS = 3.0
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.4
 """Seconds between two probes: they grow from the first to the second."""
@@ -62,7 +62,7 @@ def http_answers(url: str, status: int = 200) -> bool:
     return http_text(url, status) is not None
 
 
-def http_text(url: str, status: int = 200, *, seconds: float = PROBE_SECONDS) -> str | None:
+def http_text(url: str, status: int = 200, *, seconds: float = _PROBE_SECONDS) -> str | None:
     """Return the body of a GET of ``url``; ``None`` unless it responds with ``status`` within ``seconds``."""
     import httpx
 
@@ -134,12 +134,12 @@ def last_lines(log: Path, count: int = _LAST_LINES) -> str:
 
 
 _RPC_SECONDS = 20.0
-START_SECONDS = 15.0
+_START_SECONDS = 15.0
 
 NOT_RUNNING, ALREADY_STARTED, BAD_NAME = 70, 60, 10
 """Faults of supervisord's XML-RPC that mean that nothing needs to be done."""
 
-CONFIG = "supervisord.conf"
+_CONFIG = "supervisord.conf"
 
 START_RETRIES = 5
 
@@ -218,13 +218,13 @@ class Supervisor:
             }
         text = io.StringIO()
         config.write(text)
-        write_private(self.folder / CONFIG, text.getvalue())
+        write_private(self.folder / _CONFIG, text.getvalue())
 
     def start(self) -> None:
         """Start supervisord as a daemon; raise ``PlatformError`` if it does not respond."""
         for stale in (self.socket, self.pid_file):
             stale.unlink(missing_ok=True)
-        command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(self.folder / CONFIG)]
+        command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(self.folder / _CONFIG)]
         log = self.log_of("supervisord")
         try:
             subprocess.run(
@@ -233,12 +233,12 @@ class Supervisor:
                 cwd=self.folder,
                 start_new_session=True,
                 check=True,
-                timeout=START_SECONDS,
+                timeout=_START_SECONDS,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
             )
-            wait_until(self.answers, START_SECONDS)
+            wait_until(self.answers, _START_SECONDS)
         except subprocess.CalledProcessError as error:
             raise PlatformError(f"supervisord did not start: {error.stderr[-2000:]}") from error
         except (subprocess.TimeoutExpired, PlatformError) as error:

@@ -38,7 +38,7 @@ _REQUIREMENTS = "triton.txt"
 _PYTHONS = ((3, 11), (3, 12))
 """Python versions that both the server's Python backend and NumPy before 2 support."""
 
-COMPLETE = "complete"
+_COMPLETE = "complete"
 """Written last: an environment without it is incomplete."""
 
 _QUERY = """
@@ -76,7 +76,7 @@ def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
     python = _choose_python(uv)
     key = hashlib.sha256(requirements.read_bytes() + " ".join(python).encode()).hexdigest()[:12]
     folder = make_private_folder(state / "triton") / f"environment-{key}"
-    if not (folder / COMPLETE).exists():
+    if not (folder / _COMPLETE).exists():
         for old in folder.parent.glob("environment-*"):
             shutil.rmtree(old, ignore_errors=True)
         make_environment(folder, requirements, python, uv, environment, log)
@@ -90,11 +90,11 @@ def install(state: Path, environment: dict[str, str], log: Path) -> Environment:
     packages, base, version = json.loads(answer.stdout)
     server = Path(packages) / "pytriton" / "tritonserver"
     backends = folder / "backends"
-    if not (folder / COMPLETE).exists():
+    if not (folder / _COMPLETE).exists():
         shutil.copytree(server / "backends" / "python", backends / "python", dirs_exist_ok=True)
         stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
         shutil.copy(stub, backends / "python")
-        (folder / COMPLETE).touch()
+        (folder / _COMPLETE).touch()
     # The stand-ins are part of DMLS: a newer DMLS replaces them in an old environment.
     for format_name in extensions.names("dmls.serving_formats"):
         serving = serving_format(format_name)

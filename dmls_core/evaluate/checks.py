@@ -14,23 +14,23 @@ from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Task
 from dmls_core.stored_matrix import Matrix
 
-RARE_SHARE = 0.05
+_RARE_SHARE = 0.05
 
-IMBALANCE_RATIO = 10
+_IMBALANCE_RATIO = 10
 """Smallest ratio between the largest class and a rare one for a warning."""
 
-INSENSITIVE_METRICS = ("accuracy",)
+_INSENSITIVE_METRICS = ("accuracy",)
 """Metrics on which rare classes have little effect."""
 
-MIN_HOLDOUT_ROWS = 30
-MIN_HOLDOUT_GROUPS = 10
-MIN_CLASS_ROWS = 5
-MAX_DUPLICATES = 0.05
+_MIN_HOLDOUT_ROWS = 30
+_MIN_HOLDOUT_GROUPS = 10
+_MIN_CLASS_ROWS = 5
+_MAX_DUPLICATES = 0.05
 
-PERFECT = 0.005
+_PERFECT = 0.005
 """Share of the error without any feature up to which a model is too good not to be checked."""
 
-MAX_NAMES = 5
+_MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _perfect(evidence: Evidence) -> str:
         error = missed / (1 - 1 / distinct)
     score = compute(evidence.metric, truth, prediction, weights)
     best = score >= 1 if evidence.direction == "maximize" else score <= 0
-    if not (best or error <= PERFECT):
+    if not (best or error <= _PERFECT):
         return ""
     names = _names(list(dict.fromkeys(evidence.sources[column] for column in evidence.ranked[:3])))
     first = f", first of all {names}" if names else ""
@@ -131,7 +131,7 @@ def _duplicates(evidence: Evidence) -> str:
     training, held = np.sort(hash_rows(evidence.train)), hash_rows(evidence.test)
     nearest = np.searchsorted(training, held).clip(max=len(training) - 1)
     duplicates = int((training[nearest] == held).sum())
-    if duplicates < 3 or duplicates <= MAX_DUPLICATES * len(evidence.test):
+    if duplicates < 3 or duplicates <= _MAX_DUPLICATES * len(evidence.test):
         return ""
     return (
         f"{duplicates} of {len(evidence.test)} held-out rows have the same features as a training row: the "
@@ -172,13 +172,13 @@ def _optimistic(evidence: Evidence) -> str:
 
 
 def _imbalance(evidence: Evidence) -> str:
-    if evidence.labels is None or evidence.metric not in INSENSITIVE_METRICS:
+    if evidence.labels is None or evidence.metric not in _INSENSITIVE_METRICS:
         return ""
     counts = np.bincount(
         np.concatenate([evidence.train_target, evidence.test_target]), minlength=len(evidence.labels)
     )
     rarest = int(counts.argmin())
-    if counts[rarest] >= RARE_SHARE * counts.sum() or IMBALANCE_RATIO * counts[rarest] > counts.max():
+    if counts[rarest] >= _RARE_SHARE * counts.sum() or _IMBALANCE_RATIO * counts[rarest] > counts.max():
         return ""
     return (
         f"The classes are imbalanced: {evidence.labels[rarest]} has {counts[rarest]} of {counts.sum()} rows, "
@@ -188,18 +188,18 @@ def _imbalance(evidence: Evidence) -> str:
 
 def _few_rows(evidence: Evidence) -> str:
     held = len(evidence.test)
-    if held < MIN_HOLDOUT_ROWS:
+    if held < _MIN_HOLDOUT_ROWS:
         return f"Only {held} rows were held out, so the score is uncertain (see its interval)."
     units = evidence.units if evidence.grouped else None
-    if units is not None and (groups := len(np.unique(units))) < MIN_HOLDOUT_GROUPS:
+    if units is not None and (groups := len(np.unique(units))) < _MIN_HOLDOUT_GROUPS:
         return f"Only {groups} groups were held out, so the score and its interval are uncertain."
     if evidence.labels is None:
         return ""
     counts = np.bincount(evidence.test_target, minlength=len(evidence.labels))
-    few = [evidence.labels[code] for code in np.flatnonzero(counts < MIN_CLASS_ROWS).tolist()]
+    few = [evidence.labels[code] for code in np.flatnonzero(counts < _MIN_CLASS_ROWS).tolist()]
     if not few:
         return ""
-    return f"Fewer than {MIN_CLASS_ROWS} rows of {_names(few)} were held out: their scores are uncertain."
+    return f"Fewer than {_MIN_CLASS_ROWS} rows of {_names(few)} were held out: their scores are uncertain."
 
 
 def _many_features(evidence: Evidence) -> str:
@@ -225,5 +225,5 @@ def _constants(evidence: Evidence) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:MAX_NAMES])
-    return shown + (f" (and {len(names) - MAX_NAMES} more)" if len(names) > MAX_NAMES else "")
+    shown = ", ".join(repr(name) for name in names[:_MAX_NAMES])
+    return shown + (f" (and {len(names) - _MAX_NAMES} more)" if len(names) > _MAX_NAMES else "")

@@ -32,11 +32,11 @@ CONFIDENCE = 0.95
 
 MIN_RESAMPLES = 50
 
-SCORE_RESAMPLES = 400
-SCORE_ROWS = 4_000
+_SCORE_RESAMPLES = 400
+_SCORE_ROWS = 4_000
 """Rows of one resample of a score at most."""
 
-SCORE_CLASSES = 4_000
+_SCORE_CLASSES = 4_000
 """Classes of all resamples together, above ``MIN_RESAMPLES``, for a metric computed class by class."""
 
 PAIRED_RESAMPLES = 200
@@ -58,14 +58,14 @@ def score_interval(
     ``truth``: (n_rows,) class codes or values. ``prediction``: (n_rows, n_classes) probabilities or (n_rows,)
     values. ``weights`` and ``units``: (n_rows,), see ``RowRoles``.
     """
-    resamples = SCORE_RESAMPLES
+    resamples = _SCORE_RESAMPLES
     if METRICS[metric].per_class:
-        resamples = max(MIN_RESAMPLES, min(SCORE_RESAMPLES, SCORE_CLASSES // prediction.shape[1]))
+        resamples = max(MIN_RESAMPLES, min(_SCORE_RESAMPLES, _SCORE_CLASSES // prediction.shape[1]))
 
     def score(rows: Rows) -> float:
         return compute(metric, truth[rows], prediction[rows], None if weights is None else weights[rows])
 
-    resampler = Resampler(len(truth), SCORE_ROWS, units)
+    resampler = Resampler(len(truth), _SCORE_ROWS, units)
     scores = np.array([score(rows) for rows in resampler.draws(resamples, seed)])
     scores = scores[np.isfinite(scores)]
     if len(scores) < resamples / 2:
@@ -135,7 +135,7 @@ def _percentiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
 Freshness = Literal["all", "some", "none", "unknown"]
 """Part of the held-out rows that the champion was certainly not trained on."""
 
-CAVEATS: Mapping[Freshness, str] = {
+_CAVEATS: Mapping[Freshness, str] = {
     "none": "the champion was trained on some of these rows, which favors it",
     "unknown": "the champion may have been trained on some of these rows, which would favor it",
 }
@@ -247,7 +247,7 @@ def compare(
         interval=paired.interval,
         probability=paired.probability,
         better=paired.probability >= CONFIDENCE,
-        conclusive=fresh not in CAVEATS or paired.interval[0] > 0,
+        conclusive=fresh not in _CAVEATS or paired.interval[0] > 0,
         reason="",
     )
     return replace(comparison, reason=_reason(comparison, difference, paired))
@@ -255,7 +255,7 @@ def compare(
 
 def _reason(comparison: Comparison, difference: float, paired: PairedBootstrap) -> str:
     """Return both scores, the verdict with its caveat, and the rule of ``mode = "auto"``, in one sentence."""
-    caveat, margin = CAVEATS.get(comparison.fresh, ""), comparison.min_improvement
+    caveat, margin = _CAVEATS.get(comparison.fresh, ""), comparison.min_improvement
     rows = f"{comparison.rows:,} held-out rows" + ("" if caveat else " that the champion was not trained on")
     scores = (
         f"on {rows}, the challenger has {comparison.metric} {comparison.challenger_score:.4f} and the "

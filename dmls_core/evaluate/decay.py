@@ -2,10 +2,10 @@
 
 A model has decayed if both of these hold:
 
-* Its error is at least a tenth (``MIN_GROWTH``) larger than on the holdout of its training, so the loss
-  matters. The error is 1 minus the score, or the score itself if lower is better.
+* Its error is at least a tenth larger than on the holdout of its training, so the loss matters. The
+  error is 1 minus the score, or the score itself if lower is better.
 * The loss is significant: a one-sided test of the difference of both scores has a p-value of at most
-  ``ALPHA``. Both scores are assumed to be normally distributed, with the spread of their bootstrap intervals.
+  0.001. Both scores are assumed to be normally distributed, with the spread of their bootstrap intervals.
 
 A small holdout underestimates the spread: thirty rows that were all predicted correctly have none. So the
 spread of the holdout is at least that of the labeled rows, scaled to the holdout's number of rows. A model
@@ -27,22 +27,22 @@ from dmls_core.evaluate.comparison import CONFIDENCE, score_interval
 from dmls_core.models.metrics import compute
 from dmls_core.spec.definitions import Direction
 
-ALPHA = 0.001
+_ALPHA = 0.001
 
-MIN_GROWTH = 0.1
+_MIN_GROWTH = 0.1
 
 MIN_ROWS = 100
 
-SUBSTITUTES = {"max_error": "mae"}
+_SUBSTITUTES = {"max_error": "mae"}
 """Metrics that grow with the number of rows -> the metric used instead."""
 
-PROBABILITY_METRICS = frozenset({"roc_auc", "average_precision", "log_loss"})
+_PROBABILITY_METRICS = frozenset({"roc_auc", "average_precision", "log_loss"})
 """Metrics that cannot score a class that the model does not know."""
 
 RULE = (
     "A version has decayed if its error (1 minus the score, or the score itself if lower is better) is at "
-    f"least {MIN_GROWTH:.0%} larger than in training, and a one-sided test of both scores, using the spread "
-    f"of their bootstrap intervals, is significant (p of at most {ALPHA:g}). At least {MIN_ROWS} labeled "
+    f"least {_MIN_GROWTH:.0%} larger than in training, and a one-sided test of both scores, using the spread "
+    f"of their bootstrap intervals, is significant (p of at most {_ALPHA:g}). At least {MIN_ROWS} labeled "
     "predictions are needed."
 )
 """The definition of decay, for users."""
@@ -71,7 +71,7 @@ class TrainingScore:
     def from_result(cls, result: Mapping[str, Any]) -> TrainingScore:
         """Return the score in a run's ``result.json``."""
         metric, holdout = result["metric"], result["holdout"]
-        other = SUBSTITUTES.get(metric)
+        other = _SUBSTITUTES.get(metric)
         interval = None if other else holdout.get("interval")
         return cls(
             metric=other or metric,
@@ -142,7 +142,7 @@ def evaluate_decay(trained: TrainingScore, truth: NDArray[Any], prediction: NDAr
     ``prediction``: (n_rows,) values, or (n_rows, n_classes) probabilities.
     """
     unknown = np.zeros(len(truth), bool) if trained.labels is None else truth >= len(trained.labels)
-    if trained.metric in PROBABILITY_METRICS:
+    if trained.metric in _PROBABILITY_METRICS:
         truth, prediction = truth[~unknown], prediction[~unknown]
     common: dict[str, Any] = {
         "metric": trained.metric,
@@ -161,9 +161,9 @@ def evaluate_decay(trained: TrainingScore, truth: NDArray[Any], prediction: NDAr
         return Decay("not defined", score=None, interval=None, **common)
     p_value = _p_value(trained, score, interval, len(truth))
     before, now = _error(trained, trained.score), _error(trained, score)
-    large = now > before and now - before >= MIN_GROWTH * abs(before)
+    large = now > before and now - before >= _MIN_GROWTH * abs(before)
     return Decay(
-        "decayed" if large and p_value <= ALPHA else "steady",
+        "decayed" if large and p_value <= _ALPHA else "steady",
         score=score,
         interval=interval,
         growth=(now - before) / abs(before) if before else None,

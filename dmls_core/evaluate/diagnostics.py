@@ -18,21 +18,21 @@ from dmls_core.stored_matrix import Matrix
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 """Quantiles of the residuals."""
 
-MAX_CURVES = 10
+_MAX_CURVES = 10
 """Classes up to which each class has its own curve."""
 
 MAX_POOLED = 1_000_000
 """Probabilities in the pooled curve of all classes at most; more rows are thinned out evenly."""
 
-MAX_POINTS = 200
+_MAX_POINTS = 200
 """Points of one curve at most."""
 
-MAX_SCATTER = 1_500
+_MAX_SCATTER = 1_500
 
-BINS = 10
+_BINS = 10
 """Bins of the calibration curve."""
 
-MAX_BARS = 40
+_MAX_BARS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ def class_curves(truth: NDArray[Any], prediction: NDArray[Any]) -> tuple[list[Cu
     """Return the ROC curves and the precision-recall curves, one class against the rest.
 
     With two classes there is only the ROC curve of the second one: the first one's mirrors it. With more than
-    ``MAX_CURVES`` classes there is only one ROC curve, of all classes pooled. ``truth``: (n_rows,) class
+    ``_MAX_CURVES`` classes there is only one ROC curve, of all classes pooled. ``truth``: (n_rows,) class
     codes. ``prediction``: (n_rows, n_classes) probabilities.
     """
     from sklearn import metrics
 
     classes = prediction.shape[1]
-    if classes > MAX_CURVES:
+    if classes > _MAX_CURVES:
         rows = np.linspace(0, len(truth) - 1, min(len(truth), MAX_POOLED // classes)).astype(int)
         pooled = (truth[rows, None] == np.arange(classes)).ravel()
         rate = metrics.roc_curve(pooled, prediction[rows].ravel())
@@ -126,7 +126,7 @@ def class_curves(truth: NDArray[Any], prediction: NDArray[Any]) -> tuple[list[Cu
 
 
 def _curve(code: int, x: NDArray[Any], y: NDArray[Any], area: float) -> Curve:
-    points = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).astype(int))
+    points = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MAX_POINTS)).astype(int))
     return Curve(code=code, x=_rounded(x[points]), y=_rounded(y[points]), area=float(area))
 
 
@@ -139,13 +139,13 @@ def _class_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibra
         predicted, right = prediction[:, 1], truth == 1
     else:
         predicted, right = prediction.max(axis=1), prediction.argmax(axis=1) == truth
-    return _calibration(predicted, right, np.minimum((predicted * BINS).astype(int), BINS - 1))
+    return _calibration(predicted, right, np.minimum((predicted * _BINS).astype(int), _BINS - 1))
 
 
 def _value_calibration(truth: NDArray[Any], prediction: NDArray[Any]) -> Calibration:
     """Compare mean predicted and mean true values, in bins with about the same number of rows."""
     order = np.argsort(np.argsort(prediction, kind="stable"), kind="stable")
-    return _calibration(prediction, truth, order * min(BINS, len(truth)) // len(truth))
+    return _calibration(prediction, truth, order * min(_BINS, len(truth)) // len(truth))
 
 
 def _calibration(predicted: NDArray[Any], observed: NDArray[Any], bins: NDArray[Any]) -> Calibration:
@@ -159,16 +159,16 @@ def _calibration(predicted: NDArray[Any], observed: NDArray[Any], bins: NDArray[
 
 
 def scatter(truth: NDArray[Any], prediction: NDArray[Any], *, seed: int) -> dict[str, list[float]]:
-    """Return true and predicted values of at most ``MAX_SCATTER`` rows."""
+    """Return true and predicted values of at most ``_MAX_SCATTER`` rows."""
     picked = np.arange(len(truth))
-    if len(picked) > MAX_SCATTER:
-        picked = np.sort(np.random.default_rng(seed).choice(len(truth), MAX_SCATTER, replace=False))
+    if len(picked) > _MAX_SCATTER:
+        picked = np.sort(np.random.default_rng(seed).choice(len(truth), _MAX_SCATTER, replace=False))
     return {"truth": _rounded(truth[picked]), "predicted": _rounded(prediction[picked])}
 
 
 def _histogram(values: NDArray[Any]) -> dict[str, list[float]]:
     """Return a histogram: middles and widths of the bars, and their numbers of rows."""
-    counts, edges = np.histogram(values, bins=int(np.clip(np.sqrt(len(values)), 5, MAX_BARS)))
+    counts, edges = np.histogram(values, bins=int(np.clip(np.sqrt(len(values)), 5, _MAX_BARS)))
     return {
         "middle": _rounded((edges[1:] + edges[:-1]) / 2),
         "width": _rounded(np.diff(edges)),
@@ -184,16 +184,16 @@ def _rounded(values: NDArray[Any]) -> list[float]:
 Predict = Callable[[NDArray[np.float32]], NDArray[Any]]
 """(n_rows, n_features) float32 -> predictions, as ``Fitted.predict`` returns them."""
 
-REPEATS = 5
+_REPEATS = 5
 """Permutations of each feature."""
 
-MAX_FEATURES = 25
+_MAX_FEATURES = 25
 """Features that are permuted, those with the highest importance in the model."""
 
-MAX_ROWS = 20_000
+_MAX_ROWS = 20_000
 """Rows that are permuted at most. The standard error of an accuracy's decrease of 0.01 is about 0.001."""
 
-MAX_TRAVERSALS = 20_000_000
+_MAX_TRAVERSALS = 20_000_000
 """Row-tree traversals at most, some seconds on one core; this limits the rows."""
 
 MAX_VALUES = 50_000_000
@@ -248,7 +248,7 @@ def diagnose(evidence: Evidence, predict: Predict, *, trees: int) -> Diagnostics
         evidence.test,
         truth,
         predict,
-        evidence.ranked[:MAX_FEATURES],
+        evidence.ranked[:_MAX_FEATURES],
         trees=trees,
         seed=evidence.seed,
         weights=evidence.test_weights,
@@ -297,9 +297,9 @@ def permutation_importances(
     most = max(
         100,
         min(
-            MAX_ROWS,
-            MAX_TRAVERSALS // (max(1, trees) * REPEATS * max(1, len(columns))),
-            MAX_VALUES // (REPEATS * features.shape[1]),
+            _MAX_ROWS,
+            _MAX_TRAVERSALS // (max(1, trees) * _REPEATS * max(1, len(columns))),
+            MAX_VALUES // (_REPEATS * features.shape[1]),
         ),
     )
     picked = np.arange(len(truth))
@@ -309,17 +309,17 @@ def permutation_importances(
     weights = None if weights is None else weights[picked]
     sign = 1.0 if direction == "maximize" else -1.0
     base = compute(metric, picked_truth, predict(rows), weights)
-    permutations = [generator.permutation(len(rows)) for _ in range(REPEATS)]
+    permutations = [generator.permutation(len(rows)) for _ in range(_REPEATS)]
     # One call for all permutations of a feature: a forest's call costs more than a few hundred rows.
-    stacked = np.tile(rows, (REPEATS, 1))
+    stacked = np.tile(rows, (_REPEATS, 1))
     importances: dict[int, tuple[float, float]] = {}
     for column in columns:
         stacked[:, column] = np.concatenate([rows[permutation, column] for permutation in permutations])
         losses = [
             sign * (base - compute(metric, picked_truth, part, weights))
-            for part in np.split(predict(stacked), REPEATS)
+            for part in np.split(predict(stacked), _REPEATS)
         ]
-        stacked[:, column] = np.tile(rows[:, column], REPEATS)
+        stacked[:, column] = np.tile(rows[:, column], _REPEATS)
         if np.isfinite(losses).all():
             importances[column] = float(np.mean(losses)), float(np.std(losses))
     return importances

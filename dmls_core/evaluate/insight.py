@@ -18,7 +18,7 @@ from dmls_core.data.moments import day_of, hour_of
 from dmls_core.evaluate.checks import Evidence
 from dmls_core.evaluate.diagnostics import Diagnostics
 
-SCHEMA = 1
+_SCHEMA = 1
 
 MAX_CELLS = 60
 """Cells of the confusion matrix with examples, the most frequent errors first."""
@@ -26,24 +26,24 @@ MAX_CELLS = 60
 EXAMPLES = 5
 """Rows of each cell."""
 
-WORST_ROWS = 10
+_WORST_ROWS = 10
 """Rows of a regression with the largest errors."""
 
-EXAMPLE_COLUMNS = 12
+_EXAMPLE_COLUMNS = 12
 """Columns of an example, the most important ones."""
 
-MAX_TEXT = 80
+_MAX_TEXT = 80
 
-SEGMENT_FEATURES = 25
+_SEGMENT_FEATURES = 25
 MAX_SEGMENTS = 6
-MIN_SEGMENT_ROWS = 20
-SEGMENT_Z = 3.0
+_MIN_SEGMENT_ROWS = 20
+_SEGMENT_Z = 3.0
 """Standard errors by which a segment is worse than all rows: chance rarely gets that far."""
 
-QUARTERS = (0.25, 0.5, 0.75)
-MAX_CATEGORIES = 50
+_QUARTERS = (0.25, 0.5, 0.75)
+_MAX_CATEGORIES = 50
 
-MAX_LOSSES = 20_000
+_MAX_LOSSES = 20_000
 """Held-out rows up to which the loss of each is kept, to compare runs row by row."""
 
 
@@ -55,9 +55,9 @@ def describe_insight(
     order = np.argsort(-evidence.importances, kind="stable")
     features = encoder.column_features
     columns = [int(at) for at in order if features[at].name not in leave_out]
-    shown = _starts(features, columns)[:EXAMPLE_COLUMNS]
+    shown = _starts(features, columns)[:_EXAMPLE_COLUMNS]
     return {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "baseline": diagnostics.baseline,
         "permutation": [[name, mean, spread] for name, (mean, spread) in diagnostics.permutation.items()],
         "calibration": diagnostics.calibration,
@@ -68,8 +68,8 @@ def describe_insight(
         "worst": _worst_rows(evidence, features, shown, losses),
         "loss": "share of wrong predictions" if evidence.labels else "mean absolute error",
         "mean_loss": float(losses.mean()),
-        "segments": _worst_segments(evidence, features, columns[:SEGMENT_FEATURES], losses),
-        "losses": [_rounded(loss) for loss in losses.tolist()] if len(losses) <= MAX_LOSSES else None,
+        "segments": _worst_segments(evidence, features, columns[:_SEGMENT_FEATURES], losses),
+        "losses": [_rounded(loss) for loss in losses.tolist()] if len(losses) <= _MAX_LOSSES else None,
     }
 
 
@@ -123,7 +123,7 @@ def _worst_rows(
             "true": _rounded(evidence.test_target[row]),
             "predicted": _rounded(evidence.prediction[row]),
         }
-        for row in np.argsort(-losses, kind="stable")[:WORST_ROWS].tolist()
+        for row in np.argsort(-losses, kind="stable")[:_WORST_ROWS].tolist()
     ]
 
 
@@ -135,7 +135,7 @@ def _worst_segments(
     A segment is a category, a quarter of a number's values, or its missing values.
     """
     mean, spread = float(losses.mean()), float(losses.std())
-    if len(losses) < 2 * MIN_SEGMENT_ROWS or spread == 0:
+    if len(losses) < 2 * _MIN_SEGMENT_ROWS or spread == 0:
         return []
     segments: list[tuple[float, dict[str, Any]]] = []
     for column in columns:
@@ -145,11 +145,11 @@ def _worst_segments(
             name, shown = feature.name, day_of
         for text, member in _segments(evidence.test[:, column], feature, shown):
             rows = int(member.sum())
-            if rows < MIN_SEGMENT_ROWS or rows > len(losses) / 2:
+            if rows < _MIN_SEGMENT_ROWS or rows > len(losses) / 2:
                 continue
             loss = float(losses[member].mean())
             z = (loss - mean) / (spread / math.sqrt(rows))
-            if z >= SEGMENT_Z:
+            if z >= _SEGMENT_Z:
                 segments.append((z, {"feature": name, "values": text, "rows": rows, "loss": _rounded(loss)}))
     segments.sort(key=lambda pair: -pair[0])
     return [segment for _, segment in segments[:MAX_SEGMENTS]]
@@ -160,10 +160,10 @@ def _segments(
 ) -> list[tuple[str, NDArray[np.bool_]]]:
     missing = np.isnan(values)
     if isinstance(feature, CategoryFeature):
-        codes = np.unique(values[~missing])[:MAX_CATEGORIES].tolist()
+        codes = np.unique(values[~missing])[:_MAX_CATEGORIES].tolist()
         return [(str(_raw(code, feature) or "missing"), values == code) for code in codes]
     present = values[~missing]
-    edges = np.unique(np.quantile(present, QUARTERS)) if len(present) else np.array([])
+    edges = np.unique(np.quantile(present, _QUARTERS)) if len(present) else np.array([])
     groups = [("missing", missing)]
     if len(edges):
         groups.append((f"up to {shown(edges[0])}", values <= edges[0]))
@@ -193,7 +193,7 @@ def _raw(code: float, feature: Feature) -> str | float | None:
     """Return a value as the user knows it; ``None`` if it is missing."""
     if isinstance(feature, CategoryFeature):
         if 0 <= code < len(feature.categories) and code != feature.missing:
-            return feature.categories[int(code)][:MAX_TEXT]
+            return feature.categories[int(code)][:_MAX_TEXT]
         return None if math.isnan(code) or code == feature.missing else "(other)"
     return None if not math.isfinite(code) else _rounded(code)
 

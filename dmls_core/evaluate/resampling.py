@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.intp]
 
-UNIT_ROWS = 20_000
+_UNIT_ROWS = 20_000
 """Rows at most that are drawn as units; of more rows, so many are chosen at random."""
 
 
@@ -63,6 +63,6 @@ class Resampler:
         return scaled
 
     def _sampled(self) -> Rows:
-        if self.n_rows <= UNIT_ROWS:
+        if self.n_rows <= _UNIT_ROWS:
             return np.arange(self.n_rows)
-        return np.sort(np.random.default_rng(0).choice(self.n_rows, UNIT_ROWS, replace=False))
+        return np.sort(np.random.default_rng(0).choice(self.n_rows, _UNIT_ROWS, replace=False))

@@ -30,7 +30,7 @@ __all__ = [
     "render_page",
 ]
 
-TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parent / "templates"
 
 STATIC = Path(__file__).parent / "static"
 """Scripts that draw charts; a report has them inlined, and the web app serves them."""
@@ -48,7 +48,7 @@ def create_environment(*folders: Path) -> Environment:
     from dmls_core.html import formats
 
     environment = Environment(
-        loader=FileSystemLoader([*folders, TEMPLATES]),
+        loader=FileSystemLoader([*folders, _TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalize,

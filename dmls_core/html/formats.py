@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-NAME_LENGTH = 60
+_NAME_LENGTH = 60
 """Characters of a name on a page at most."""
 
-SETTING_LENGTH = 24
+_SETTING_LENGTH = 24
 """Characters of a hyperparameter's value at most."""
 
-CELL_LENGTH = 2_000
+_CELL_LENGTH = 2_000
 
 
 class Formatted(str):
@@ -52,7 +52,7 @@ def brief(value: float) -> str:
 def setting(value: object) -> object:
     """Return a hyperparameter's value as a table shows it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return shorten("none" if value is None else value, SETTING_LENGTH)
+        return shorten("none" if value is None else value, _SETTING_LENGTH)
     return Formatted(value if isinstance(value, int) else brief(value))
 
 
@@ -95,7 +95,7 @@ def enumerate_texts(texts: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def shorten(text: object, length: int = NAME_LENGTH) -> str:
+def shorten(text: object, length: int = _NAME_LENGTH) -> str:
     """Cut a text in the middle: names with the same beginning often differ at the end."""
     shown = str(text)
     if len(shown) <= length:
@@ -120,10 +120,10 @@ def cell(value: object) -> str:
         return ""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return number(value)
-    return shorten(value, CELL_LENGTH)
+    return shorten(value, _CELL_LENGTH)
 
 
-UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
+_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
 
 
 def ago(value: str | datetime | None) -> str:
@@ -132,7 +132,7 @@ def ago(value: str | datetime | None) -> str:
         return ""
     when = datetime.fromisoformat(value) if isinstance(value, str) else value
     seconds = (datetime.now(UTC) - (when if when.tzinfo else when.replace(tzinfo=UTC))).total_seconds()
-    for unit, size in UNITS:
+    for unit, size in _UNITS:
         if abs(seconds) >= size:
             count = int(abs(seconds) // size)
             length = f"{count} {unit}{'s' if count > 1 else ''}"
@@ -158,7 +158,7 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-MAX_HEADER_LENGTH = 80
+_MAX_HEADER_LENGTH = 80
 """Characters of all column headers of a matrix; longer headers are replaced by row numbers."""
 
 
@@ -203,7 +203,7 @@ class Matrix:
 
     @cached_property
     def _numbered(self) -> bool:
-        return sum(min(len(label), 16) for label in self.labels) > MAX_HEADER_LENGTH
+        return sum(min(len(label), 16) for label in self.labels) > _MAX_HEADER_LENGTH
 
     @cached_property
     def column_names(self) -> list[str]:

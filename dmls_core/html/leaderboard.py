@@ -13,10 +13,10 @@ Trial = Mapping[str, Any]
 MAX_POINTS = 2_000
 """Complete trials in a history, and pruned ones, at most."""
 
-MAX_SETTINGS = 6
+_MAX_SETTINGS = 6
 """Hyperparameters in a tooltip at most."""
 
-SETTING_LENGTH = 60
+_SETTING_LENGTH = 60
 """Characters of a hyperparameter in a tooltip at most."""
 
 
@@ -90,6 +90,6 @@ def score_history(trials: Sequence[Trial], metric: str, direction: str) -> dict[
 
 def _point(trial: Trial) -> tuple[int, float, list[str]]:
     """Return a trial's number, its score, and its hyperparameters as the lines of a tooltip."""
-    settings = list((trial.get("params") or {}).items())[:MAX_SETTINGS]
+    settings = list((trial.get("params") or {}).items())[:_MAX_SETTINGS]
     lines = [f"{name} {brief(value) if isinstance(value, float) else value}" for name, value in settings]
-    return trial["number"], trial["value"], [shorten(line, SETTING_LENGTH) for line in lines]
+    return trial["number"], trial["value"], [shorten(line, _SETTING_LENGTH) for line in lines]

@@ -41,7 +41,7 @@ _NO_GPU = ValidationIssue(
     found='"gpu"',
 )
 
-ATTEMPTS = 3
+_ATTEMPTS = 3
 """Number of checks of a submission that changes meanwhile."""
 
 
@@ -98,7 +98,7 @@ def admit(
     except StoreError as error:
         logger.warning("cannot write the status of a submission: %s", error)
         return _rejected([ValidationIssue(str(error), hint="upload it to incoming/<team>/<job>/")])
-    for _ in range(ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         submission = _find(store, team, job)
         outcome = (
             _answer(store, submission, links or {}, limits, memory, gpus, check_source)

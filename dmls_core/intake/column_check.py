@@ -43,10 +43,10 @@ CELLS = 30_000_000
 COPIED = 1 << 30
 """Bytes of all compressed files, or of all Parquet files, that are copied to sample their rows."""
 
-ROWS = 20_000
+_ROWS = 20_000
 """Rows of a large Parquet file that are checked."""
 
-SECONDS = 60.0
+_SECONDS = 60.0
 """Time to read rows of large files."""
 
 _STEP = 16 << 20
@@ -132,7 +132,7 @@ def check_columns(
             elif packed:
                 try:
                     parts[path.name], size, part = _unpack_sample(
-                        store, file, path, spec, SECONDS / len(files), most
+                        store, file, path, spec, _SECONDS / len(files), most
                     )
                 except DataError as error:
                     return Findings(error.issues)
@@ -210,7 +210,7 @@ def _sheet_notes(file_format: Format, path: Path, data: Data) -> list[str]:
     from dmls_core.intake.data_notes import sheets_note
 
     with tempfile.NamedTemporaryFile() as text, readable(path):
-        sample = file_format.sample(path, data, Path(text.name), rows=ROWS, seconds=SECONDS)
+        sample = file_format.sample(path, data, Path(text.name), rows=_ROWS, seconds=_SECONDS)
     note = sheets_note(sample.table, sample.tables)
     return [note] if note else []
 
@@ -236,7 +236,7 @@ def _explained(issues: Sequence[ValidationIssue], paths: Sequence[str], spec: Sp
             return explain(first.file, issues, file.read(UNPACKED), data.model_dump(), only=only)
     with tempfile.NamedTemporaryFile() as text:
         with readable(path):
-            sample = file_format.sample(path, data, Path(text.name), rows=ROWS, seconds=SECONDS)
+            sample = file_format.sample(path, data, Path(text.name), rows=_ROWS, seconds=_SECONDS)
         explained = explain(
             first.file, issues, text.read(), data.model_dump() | {"delimiter": ","}, only=only
         )
@@ -294,7 +294,7 @@ def _thin_all(file_format: Format, data: Data, paths: Sequence[str]) -> tuple[fl
     for path in map(Path, paths):
         file_format.open(path, limits)  # raises if it has too many columns
         thinned = path.with_name("thinned")
-        rows, seconds = ROWS // len(paths), SECONDS / len(paths)
+        rows, seconds = _ROWS // len(paths), _SECONDS / len(paths)
         with readable(path):
             total += file_format.sample(path, data, thinned, rows=rows, seconds=seconds).rows or 0
         thinned.replace(path)

@@ -19,7 +19,7 @@ from dmls_core.errors import DataError, ValidationIssue
 if TYPE_CHECKING:
     from dmls_core.spec import Spec
 
-MAX_RAGGED = 10
+_MAX_RAGGED = 10
 """Number of rows of a wrong length that get their own message."""
 
 
@@ -43,7 +43,7 @@ def check_csv_head(
         ]
     # Training ignores blanks around a name.
     header, body = CsvRow(rows[0].line, [name.strip() for name in rows[0].cells]), rows[1:]
-    issues = check_header(file, header, spec, max_columns)
+    issues = _check_header(file, header, spec, max_columns)
     if not body and complete:
         issues.append(
             ValidationIssue(
@@ -83,10 +83,12 @@ def _check_lengths(file: str, header: CsvRow, body: list[CsvRow]) -> list[Valida
             found=f"{len(row.cells)} cells",
             expected=f"{expected} cells",
         )
-        for row in ragged[:MAX_RAGGED]
+        for row in ragged[:_MAX_RAGGED]
     ]
-    if len(ragged) > MAX_RAGGED:
-        issues.append(ValidationIssue(f"{len(ragged) - MAX_RAGGED} more rows have a wrong length", file=file))
+    if len(ragged) > _MAX_RAGGED:
+        issues.append(
+            ValidationIssue(f"{len(ragged) - _MAX_RAGGED} more rows have a wrong length", file=file)
+        )
     return issues
 
 
@@ -133,7 +135,7 @@ _LONGEST = 60
 """Length of the longest name compared; the time grows with its square."""
 
 
-def check_header(file: str, header: CsvRow, spec: Spec, max_columns: int) -> list[ValidationIssue]:
+def _check_header(file: str, header: CsvRow, spec: Spec, max_columns: int) -> list[ValidationIssue]:
     """Return the issues of the header: separator, empty and duplicate names, missing columns."""
     return _check_shape(file, header, max_columns) or [
         *_check_each(file, header),

@@ -44,7 +44,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
     if spec.partitions:
         folder = layout.incoming_folder(submission.team, submission.job)
         partitions = find_partitions(submission.files, folder, spec.partitions, spec.timezone)
-        chosen = [partition.file for partition in newest_partition(partitions)]
+        chosen = [partition.file for partition in _newest_partition(partitions)]
     elif path is None:
         data = [file for file in candidates if not spec.means_labels(file_name(file))]
         chosen = select_data(data, file_name)
@@ -74,7 +74,7 @@ def choose_data(submission: Submission, spec: Spec) -> list[ObjectInfo]:
                 )
             )
         chosen = [file for file in candidates if fnmatchcase(file_name(file), path)]
-    names_of_formats = {data_format(file, spec) for file in chosen}
+    names_of_formats = {_data_format(file, spec) for file in chosen}
     if len(names_of_formats) > 1 or None in names_of_formats:
         raise SubmissionError(
             ValidationIssue(
@@ -143,12 +143,12 @@ def check_data(
             wrong = check_csv_head(name, head, spec, complete=complete, max_columns=limits.columns)
             issues += explain(name, wrong, head, spec.data.model_dump())
     if not issues and current:
-        name = data_format(chosen[0], spec) or "csv"
+        name = _data_format(chosen[0], spec) or "csv"
         return current, check_columns(store, current, name, spec, limits)
     return current, Findings(tuple(issues))
 
 
-def data_format(file: ObjectInfo, spec: Spec) -> str | None:
+def _data_format(file: ObjectInfo, spec: Spec) -> str | None:
     """Return the format of a data file by the spec, else by its name; ``None`` if unknown."""
     if spec.data.format:
         return spec.data.format
@@ -191,6 +191,6 @@ def partitions_between(
     return [one for one in partitions if (start is None or start < one.end) and one.end <= end]
 
 
-def newest_partition(partitions: list[Partition]) -> list[Partition]:
+def _newest_partition(partitions: list[Partition]) -> list[Partition]:
     """Return the files of the latest period."""
     return [one for one in partitions if one.start == partitions[-1].start] if partitions else []

@@ -27,7 +27,7 @@ _FILL_VALUE = re.compile(r"-?9{3,}|-99|-[1-9]00+")
 _FILLED = 3
 """Rows with such a number at least."""
 
-REPEATED = 0.05
+_REPEATED = 0.05
 """Share of rows that repeat earlier ones from which this is noted."""
 
 
@@ -105,7 +105,7 @@ def _listed(columns: Sequence[tuple[str, str]]) -> str:
 
 def repeated_note(repeated: int, rows: int) -> str:
     """Return a sentence on rows that repeat earlier ones; empty if they are few."""
-    if repeated <= REPEATED * rows:
+    if repeated <= _REPEATED * rows:
         return ""
     return (
         f"{repeated:,} of {rows:,} rows repeat earlier ones: set [evaluation] group_duplicates, "

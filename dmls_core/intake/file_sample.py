@@ -13,7 +13,7 @@ def chunk_starts(size: int, head: int) -> list[int]:
     return [max(start, head) & ~1 for start in range(head + step - CHUNK, size - CHUNK + 1, step)]
 
 
-def as_utf8(part: bytes, head: bytes) -> bytes:
+def _as_utf8(part: bytes, head: bytes) -> bytes:
     """Return a part of a text in UTF-16, from an even byte on, as UTF-8; one of another text as it is."""
     return part.decode(utf16_codec(head), "replace").encode() if is_utf16(head) else part
 
@@ -23,6 +23,6 @@ def join_chunks(content: bytes, head: int) -> bytes:
 
     A text in UTF-16 becomes UTF-8.
     """
-    first = as_utf8(content[:head], content)
-    chunks = (as_utf8(content[start : start + CHUNK], content) for start in range(head, len(content), CHUNK))
+    first = _as_utf8(content[:head], content)
+    chunks = (_as_utf8(content[start : start + CHUNK], content) for start in range(head, len(content), CHUNK))
     return b"".join((whole_beginning(first), *map(whole_records, chunks)))

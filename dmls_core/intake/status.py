@@ -13,7 +13,7 @@ from dmls_core.errors import ValidationIssue
 from dmls_core.store import ServedModel
 from dmls_core.visible_text import visible
 
-SCHEMA = 1
+_SCHEMA = 1
 State = Literal[
     "waiting",
     "rejected",
@@ -70,12 +70,12 @@ class Status:
         """Return the JSON object of ``_status.json``."""
         errors = [issue.as_json() for issue in self.errors]
         lists = {"errors": errors, "links": dict(self.links), "notes": list(self.notes)}
-        return {"schema": SCHEMA, **asdict(self), **lists}
+        return {"schema": _SCHEMA, **asdict(self), **lists}
 
     @classmethod
     def from_json(cls, content: object) -> Status:
         """Build a status from the result of ``as_json``; raise ``ValueError`` if it is invalid."""
-        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        if not isinstance(content, dict) or content.get("schema") != _SCHEMA:
             raise ValueError("not a status of a known schema")
         try:
             # Earlier releases have none.
@@ -128,10 +128,10 @@ def as_issue(issue: ValidationIssue | Mapping[str, Any]) -> ValidationIssue:
     return ValidationIssue(**{name: value for name, value in issue.items() if name in names})
 
 
-MAX_SHOWN = 600
+_MAX_SHOWN = 600
 """Characters of a text on the page."""
 
-MAX_ERRORS = 50
+_MAX_ERRORS = 50
 """Errors on the page; ``_status.json`` may have more."""
 
 CHECKING = "DMLS is checking the files."
@@ -166,8 +166,8 @@ def status_page(status: Status) -> str:
     ]
     if status.errors:
         lines += ["| place | error | hint |", "| --- | --- | --- |"]
-        lines += [_row(issue) for issue in status.errors[:MAX_ERRORS]]
-        if (more := len(status.errors) - MAX_ERRORS) > 0:
+        lines += [_row(issue) for issue in status.errors[:_MAX_ERRORS]]
+        if (more := len(status.errors) - _MAX_ERRORS) > 0:
             lines += ["", f"{more} more are in `_status.json`."]
         lines += [""]
     if status.notes:
@@ -189,7 +189,7 @@ def status_page(status: Status) -> str:
 
 def escape(text: str) -> str:
     """Return one line of Markdown that shows ``text`` literally, including hidden characters."""
-    shown = visible(text[:MAX_SHOWN]) + ("..." if len(text) > MAX_SHOWN else "")
+    shown = visible(text[:_MAX_SHOWN]) + ("..." if len(text) > _MAX_SHOWN else "")
     shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _LINE_START.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", shown))
 

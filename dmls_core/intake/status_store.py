@@ -13,15 +13,15 @@ from dmls_core.intake.status import CHECKING, State, Status, as_issue, status_pa
 from dmls_core.intake.submissions import Submission
 from dmls_core.store import Registry, ServedModel, Store, is_key, layout, read_served
 
-MAX_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 """Size of the largest status that is read: users can write the file, too."""
 
-ATTEMPTS = 8
+_ATTEMPTS = 8
 
-ERROR_BYTES = MAX_BYTES // 2
-"""Size of the errors in a status, which keeps it below ``MAX_BYTES``."""
+_ERROR_BYTES = _MAX_BYTES // 2
+"""Size of the errors in a status, which keeps it below ``_MAX_BYTES``."""
 
-MAX_TEXT = 5_000
+_MAX_TEXT = 5_000
 """Characters of a text in a status: a column name may be very long."""
 
 NOTE = "; later: "
@@ -211,7 +211,7 @@ def report_stopped(store: Store, team: str, job: str, version: int | None, by: s
 
 def _change(store: Store, team: str, job: str, changed: Callable[[Status | None], Status | None]) -> bool:
     """Change the status, again if another process changes it meanwhile; False if ``changed`` returns None."""
-    for _ in range(ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         before, etag = _read(store, team, job)
         status = changed(before)
         if status is None:
@@ -231,7 +231,7 @@ def _bounded(errors: Iterable[ValidationIssue | Mapping[str, Any]]) -> tuple[Val
     size = 0
     for issue in map(_shortened, issues):
         size += len(json.dumps(issue.as_json()))
-        if size > ERROR_BYTES:
+        if size > _ERROR_BYTES:
             shown.append(ValidationIssue(f"and {len(issues) - len(shown):,} more issues"))
             break
         shown.append(issue)
@@ -251,7 +251,7 @@ def _shortened(issue: ValidationIssue) -> ValidationIssue:
 
 
 def _truncated(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
 
 def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:
@@ -260,7 +260,7 @@ def _read(store: Store, team: str, job: str) -> tuple[Status | None, str]:
     if not is_key(key):  # of a folder that another client made
         return None, ""
     try:
-        content, info = store.read(key, limit=MAX_BYTES)
+        content, info = store.read(key, limit=_MAX_BYTES)
     except ObjectMissingError:
         return None, ""
     try:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dmls_core.intake.schema_inference.sampled_rows import Sample
     from dmls_core.spec import Spec
 
-BY_SPEC = "the spec excludes it"
+_BY_SPEC = "the spec excludes it"
 """Why a column that could be a feature is left out."""
 
 
@@ -131,4 +131,4 @@ def _reasons(names: Sequence[str], rows: Sample | None, spec: Spec) -> list[tupl
         for name, values, dtype in zip(rows.names, rows.columns, types, strict=True):
             if name in named:
                 reasons[name] = describe(name, values, dtype, limits, spec.data.not_missing).reason
-    return [(name, reasons.get(name) or BY_SPEC) for name in names]
+    return [(name, reasons.get(name) or _BY_SPEC) for name in names]

@@ -12,7 +12,7 @@ from dmls_core.store import ObjectInfo, Store, check_key, layout
 Folder = tuple[str, str]
 """Team and job of a submission."""
 
-READS = 20
+_READS = 20
 """Statuses that are read after a listing, to know which are rejections."""
 
 
@@ -60,7 +60,7 @@ class RejectedSubmissions:
             self._unread.pop(folder, None)
             if folder in fingerprints and _has_status(folder):
                 self._unread[folder] = fingerprints[folder]
-        for folder in list(self._unread)[:READS]:
+        for folder in list(self._unread)[:_READS]:
             status = read_status(store, *folder)
             fingerprint = self._unread.pop(folder)
             if status is None or status.fingerprint != fingerprint:

@@ -17,7 +17,7 @@ from dmls_core.models.engines.base import Device, Engine
 from dmls_core.models.metrics import DEFAULT_METRICS, metrics_of
 from dmls_core.spec.definitions import AUTO, HyperparameterDefinition, ModelDefinition
 
-GROUP: extensions.Group = "dmls.engines"
+_GROUP: extensions.Group = "dmls.engines"
 
 _ATTRIBUTES = ("name", "device", "models", "packages", "libraries")
 """Attributes that every engine class defines."""
@@ -57,8 +57,8 @@ def _engines() -> dict[tuple[str, str], type[Engine]]:
     Raise ``PlatformError`` if an object is not an engine, or two engines fit a model on the same device.
     """
     engines: dict[tuple[str, str], type[Engine]] = {}
-    for name in extensions.names(GROUP):
-        engine = _checked(name, extensions.load(GROUP, name))
+    for name in extensions.names(_GROUP):
+        engine = _checked(name, extensions.load(_GROUP, name))
         for model in engine.models:
             other = engines.setdefault((engine.device, model.name), engine)
             if other is not engine:
@@ -89,7 +89,7 @@ def _checked(name: str, engine: object) -> type[Engine]:
 
 def _origin(name: str) -> str:
     """Return an engine's name with the package that registers it."""
-    packages = [one.package for one in extensions.installed() if (one.group, one.name) == (GROUP, name)]
+    packages = [one.package for one in extensions.installed() if (one.group, one.name) == (_GROUP, name)]
     return f"{name!r} ({', '.join(packages) or 'unknown package'})"
 
 
@@ -127,7 +127,7 @@ CATALOGUE: Mapping[str, ModelDefinition] = extensions.LazyMapping(_models)
 """Model name -> its definition: random forests, recommended as first models, then the others by name."""
 
 
-SPREAD = 4
+_SPREAD = 4
 """A suggested range goes from a quarter of the default value to four times that value."""
 
 _LOG_RATIO = 30
@@ -172,7 +172,7 @@ def _range(definition: HyperparameterDefinition) -> dict[str, Any]:
     if isinstance(default, str) or not default:  # "none" or 0
         low, high = (max(4, lowest), 64) if integer else (0.001, 1.0)
     else:
-        low, high = float(default) / SPREAD, float(default) * SPREAD
+        low, high = float(default) / _SPREAD, float(default) * _SPREAD
     low, high = max(low, lowest), min(high, highest)
     if integer:
         low, high = int(low), int(high)

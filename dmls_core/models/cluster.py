@@ -32,10 +32,10 @@ RETURN_SECONDS = 60.0
 GRACE_SECONDS = 3.0
 """Seconds for the calls on other nodes to end after one has failed, before their workers are restarted."""
 
-RESTART_SECONDS = 30.0
+_RESTART_SECONDS = 30.0
 """Seconds for a worker to restart."""
 
-POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 """Interval between two looks whether the workers of a running fit are there."""
 
 log = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ class Cluster:
         """Fetch results; fail if a worker was lost (Dask would hang)."""
         fetching = asyncio.ensure_future(self._client.gather(list(futures), asynchronous=True))
         try:
-            while not (await asyncio.wait({fetching}, timeout=POLL_SECONDS))[0]:
+            while not (await asyncio.wait({fetching}, timeout=_POLL_SECONDS))[0]:
                 if not set(self.workers) <= set((await self._client.scheduler.identity())["workers"]):
                     raise ConnectionError("a node was lost")
             results: list[Any] = fetching.result()
@@ -199,7 +199,7 @@ class Cluster:
         self._calls = list(futures)
         while True:
             try:
-                wait(list(futures), timeout=POLL_SECONDS)
+                wait(list(futures), timeout=_POLL_SECONDS)
             except TimeoutError:
                 ended = False
             else:
@@ -239,14 +239,14 @@ class Cluster:
         processing = {worker: pending & set(keys) for worker, keys in self._client.processing().items()}
         hung = [worker for worker in self.workers if worker not in lost and processing.get(worker)]
         if hung:
-            self._client.restart_workers(hung, timeout=RESTART_SECONDS, raise_for_error=False)
+            self._client.restart_workers(hung, timeout=_RESTART_SECONDS, raise_for_error=False)
         return bool(hung)
 
     def _choose_workers(self) -> None:
         """Wait for all nodes; take those that are there in the end."""
         end = time.monotonic() + RETURN_SECONDS
         while len(answering := self._answering()) < self.nodes and time.monotonic() < end:
-            time.sleep(POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
         if not answering:
             raise PlatformError("the cluster has no worker left")
         if len(answering) < self.nodes:

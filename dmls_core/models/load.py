@@ -127,7 +127,7 @@ def load_spec(
         SpecError: with every issue in file order. Features that are not available yet, or not on the
             requested engine, are reported once the spec is valid otherwise.
     """
-    checks = CHECKS if deploys else tuple(check for check in CHECKS if check is not _check_served)
+    checks = _CHECKS if deploys else tuple(check for check in _CHECKS if check is not _check_served)
     return parse_spec(source, CATALOGUE, file=file, limits=limits, checks=checks)
 
 
@@ -149,7 +149,7 @@ def change_spec(spec: Spec, changes: dict[str, Any], file: str = "the run's conf
         return RunChange(spec, deploy=read.deploy)
     top = changed_document(spec, read, issues)
     issues.raise_any()
-    return RunChange(check_document(top, CATALOGUE, issues, limits, CHECKS), deploy=read.deploy)
+    return RunChange(check_document(top, CATALOGUE, issues, limits, _CHECKS), deploy=read.deploy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def _is_distributed(model: ModelDefinition) -> bool:
     return "cpu" in model.engines and engine_class("cpu", model.name).distributed
 
 
-CHECKS = (
+_CHECKS = (
     _check_available,
     _check_weight,
     _check_engine,

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 Device = Literal["cpu", "gpu"]
 
-DAY = timedelta(days=1)
+_DAY = timedelta(days=1)
 
-SPREAD = timedelta(hours=1)
+_SPREAD = timedelta(hours=1)
 """Copies of a run start at most this much before or after it, on any day: jobs keep their hours."""
 
-LONG_WAIT = 600.0
+_LONG_WAIT = 600.0
 """Seconds that 95 % of the runs must not exceed; ``slots_needed`` is the number of slots for that."""
 
-FIXED_SECONDS = 10.0
+_FIXED_SECONDS = 10.0
 """What a run takes at most even on next to no rows; less if a run was shorter."""
 
-MAX_NEEDED = 10_000
+_MAX_NEEDED = 10_000
 
-ENDPOINT_BYTES = 40 << 20
+_ENDPOINT_BYTES = 40 << 20
 """Memory of the process of a table endpoint (docs/explanation/serving.md)."""
 
 SERVER_CPUS, SERVER_USE = 4, 0.5
@@ -149,12 +149,12 @@ def plan_capacity(
         hourly_price: price of a trainer per hour, such as ``0.40 EUR``, or empty.
         gpu_hourly_price: price of a trainer with a GPU; empty: the same.
     """
-    begin = min((run.started for run in history), default=end - DAY)
+    begin = min((run.started for run in history), default=end - _DAY)
     # Less than a day says nothing of the runs a day.
-    period = max(end - begin, DAY)
-    days = period / DAY
-    fixed = min((run.seconds for run in history), default=FIXED_SECONDS)
-    fixed = min(fixed, FIXED_SECONDS)
+    period = max(end - begin, _DAY)
+    days = period / _DAY
+    fixed = min((run.seconds for run in history), default=_FIXED_SECONDS)
+    fixed = min(fixed, _FIXED_SECONDS)
     least = min((run.peak_bytes for run in history if run.peak_bytes), default=0)
     pools = []
     for device, count in slots.items():
@@ -177,7 +177,7 @@ def plan_capacity(
         peak_bytes=int(least + (largest - least) * rows),
         stored_bytes_per_day=jobs * sum(run.stored_bytes for run in history) / days,
         # Triton holds a model twice while its version changes.
-        triton_bytes=int(jobs * sum(2 * size + ENDPOINT_BYTES for size in served_bytes)),
+        triton_bytes=int(jobs * sum(2 * size + _ENDPOINT_BYTES for size in served_bytes)),
         requests_per_day=jobs * _per_day(requests, end) if requests else None,
         busiest_hour=int(jobs * max(hour.count for hour in requests.values())) if requests else 0,
         triton_cpus=cpus,
@@ -188,8 +188,8 @@ def plan_capacity(
 
 
 def _per_day(requests: Mapping[datetime, Requests], end: datetime) -> float:
-    period = max(end - min(requests), DAY)
-    return sum(hour.count for hour in requests.values()) * (DAY / period)
+    period = max(end - min(requests), _DAY)
+    return sum(hour.count for hour in requests.values()) * (_DAY / period)
 
 
 Arrival = tuple[float, float, int]
@@ -220,10 +220,10 @@ def _by_job(history: Iterable[PastRun]) -> dict[str, list[PastRun]]:
 
 
 def _shift(draw: random.Random, period: timedelta) -> timedelta:
-    days = period // DAY
+    days = period // _DAY
     if days < 2:
         return draw.random() * period
-    return draw.randrange(days) * DAY + draw.uniform(-1, 1) * SPREAD
+    return draw.randrange(days) * _DAY + draw.uniform(-1, 1) * _SPREAD
 
 
 def _plan_pool(device: Device, slots: int, arrivals: list[Arrival], days: float) -> PoolPlan:
@@ -281,13 +281,13 @@ def _slots_needed(arrivals: Sequence[Arrival], hours: float) -> int | None:
     if not arrivals:
         return 0
     low, high = max(int(hours / 24), 1), max(int(hours / 24), 1)
-    while p95(replay(arrivals, high)[0]) > LONG_WAIT:
+    while p95(replay(arrivals, high)[0]) > _LONG_WAIT:
         low, high = high + 1, 2 * high
-        if high > MAX_NEEDED:
+        if high > _MAX_NEEDED:
             return None
     while low < high:
         middle = (low + high) // 2
-        if p95(replay(arrivals, middle)[0]) > LONG_WAIT:
+        if p95(replay(arrivals, middle)[0]) > _LONG_WAIT:
             low = middle + 1
         else:
             high = middle
@@ -333,6 +333,6 @@ def _describe_pool(pool: PoolPlan) -> list[tuple[str, str]]:
     waits += f"; up to {pool.longest_queue:,} runs in the queue"
     full = f"the queue overflows at {pool.full_at:,.{1 if pool.full_at < 10 else 0}f} times this work"
     limit = full if pool.full_at > 1 else "the queue grows without end"
-    needed = f"{pool.slots_needed:,}" if pool.slots_needed is not None else f"over {MAX_NEEDED:,}"
-    limit += f"; slots for waits of at most {LONG_WAIT / 60:.0f} min: {needed}"
+    needed = f"{pool.slots_needed:,}" if pool.slots_needed is not None else f"over {_MAX_NEEDED:,}"
+    limit += f"; slots for waits of at most {_LONG_WAIT / 60:.0f} min: {needed}"
     return [*lines, (f"{name} waits", waits if pool.longest_queue else "none"), (f"{name} limit", limit)]

@@ -16,13 +16,13 @@ from dmls_core.store import Registry, Store, layout
 
 logger = logging.getLogger(__name__)
 
-DAYS = 28
+_DAYS = 28
 """Days of history, in which weekly schedules have four runs."""
 
-MAX_RUNS = 20_000
+_MAX_RUNS = 20_000
 """Runs that are read, the latest ones."""
 
-THREADS = 16
+_THREADS = 16
 
 
 class History(NamedTuple):
@@ -52,7 +52,7 @@ class _Folder:
         self.result = self.spec = ""
 
 
-def read_history(store: Store, days: int = DAYS) -> History:
+def read_history(store: Store, days: int = _DAYS) -> History:
     """Read the results of the last ``days`` days; a damaged result is left out, with a warning.
 
     Raises:
@@ -64,8 +64,8 @@ def read_history(store: Store, days: int = DAYS) -> History:
     recent = [(where, it) for where, it in folders.items() if it.finished and it.finished >= since]
     recent.sort(key=lambda item: item[1].finished or since)
     specs = _Specs(store)
-    with ThreadPoolExecutor(THREADS) as threads:
-        past_runs = threads.map(lambda item: _read_run(store, specs, *item), recent[-MAX_RUNS:])
+    with ThreadPoolExecutor(_THREADS) as threads:
+        past_runs = threads.map(lambda item: _read_run(store, specs, *item), recent[-_MAX_RUNS:])
         runs = [run for run in past_runs if run]
     return History(runs, _served_bytes(store, folders), end, read_requests(store, since))
 

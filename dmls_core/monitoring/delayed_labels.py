@@ -26,14 +26,14 @@ from dmls_core.monitoring.inference_log import COLUMN_PREFIX
 from dmls_core.settings import DataLimits
 from dmls_core.spec.column_rules import REQUEST, ROW
 
-MAX_ROWS = 5_000_000
+_MAX_ROWS = 5_000_000
 
-BATCH_ROWS = 200_000
+_BATCH_ROWS = 200_000
 """Logged predictions that are joined with the labels at a time, plus those of one file."""
 
-PROBABILITY = f"{COLUMN_PREFIX}probability."
+_PROBABILITY = f"{COLUMN_PREFIX}probability."
 TARGET, SINGLE, VERSION, PREDICTION = "target", "single", "version", "prediction"
-KEYS = (REQUEST, ROW)
+_KEYS = (REQUEST, ROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class LabelJoin:
                 [TARGET, PREDICTION]
             )
             return rows[TARGET].to_numpy(), rows[PREDICTION].to_numpy()
-        columns = [PROBABILITY + label for label in labels]
+        columns = [_PROBABILITY + label for label in labels]
         if not set(columns) <= set(rows.columns):  # another model was logged under this version
             return np.zeros(0, np.int64), np.zeros((0, len(labels)), np.float32)
         rows = rows.drop_nulls(columns)
@@ -108,7 +108,7 @@ def _read_labels(
 ) -> pl.DataFrame:
     limits = DataLimits.from_environment()
     by_name = format_of(path.name)
-    files = DataFiles([path], by_name or data_format, replace(limits, rows=min(limits.rows, MAX_ROWS)))
+    files = DataFiles([path], by_name or data_format, replace(limits, rows=min(limits.rows, _MAX_ROWS)))
     names = files.sources[0].names
     _check_columns(path.name, names, target)
     text = pl.Categorical()
@@ -134,7 +134,7 @@ def _read_labels(
                     "is not a number", file=path.name, key=target, found=wrong[0][:80], expected="a number"
                 )
             )
-    return frame.select(*KEYS, TARGET, SINGLE)
+    return frame.select(*_KEYS, TARGET, SINGLE)
 
 
 def _check_columns(file: str, names: Sequence[str], target: str) -> None:
@@ -166,7 +166,7 @@ def join_labels(labels: Sequence[pl.DataFrame], logged: Iterable[Path]) -> Label
     first, consumed until every label has a prediction. Memory is bounded by two predictions per label,
     whatever the size of the log.
     """
-    labelled = pl.concat(labels).unique(KEYS, keep="last", maintain_order=True)
+    labelled = pl.concat(labels).unique(_KEYS, keep="last", maintain_order=True)
     ids, alone = labelled.select(REQUEST).unique(), labelled.filter(SINGLE)[REQUEST].implode()
     matches: pl.DataFrame | None = None
     several: set[str] = set()
@@ -174,19 +174,19 @@ def join_labels(labels: Sequence[pl.DataFrame], logged: Iterable[Path]) -> Label
         hits = predictions.join(ids, on=REQUEST, how="semi")
         beyond = hits.filter((pl.col(ROW) > 0) & pl.col(REQUEST).is_in(alone))
         several.update(beyond[REQUEST].unique())
-        hits = hits.join(labelled.drop(SINGLE), on=KEYS, how="inner")
+        hits = hits.join(labelled.drop(SINGLE), on=_KEYS, how="inner")
         matches = hits if matches is None else pl.concat([matches, hits], how="diagonal_relaxed")
-        matches = matches.unique([*KEYS, VERSION, PREDICTION]).group_by(KEYS).head(2)
-        if matches.height >= labelled.height and matches.select(KEYS).n_unique() == labelled.height:
+        matches = matches.unique([*_KEYS, VERSION, PREDICTION]).group_by(_KEYS).head(2)
+        if matches.height >= labelled.height and matches.select(_KEYS).n_unique() == labelled.height:
             break
     if matches is None:
         return LabelJoin(
             labelled.height, pl.DataFrame(schema={VERSION: pl.Int64, TARGET: pl.String}), len(several)
         )
     matches = matches.filter(~pl.col(REQUEST).is_in(list(several)))
-    unique = matches.filter(pl.len().over(KEYS) == 1)
-    ambiguous = matches.filter(pl.len().over(KEYS) > 1).select(KEYS).n_unique()
-    return LabelJoin(labelled.height, unique.drop(KEYS), len(several), ambiguous)
+    unique = matches.filter(pl.len().over(_KEYS) == 1)
+    ambiguous = matches.filter(pl.len().over(_KEYS) > 1).select(_KEYS).n_unique()
+    return LabelJoin(labelled.height, unique.drop(_KEYS), len(several), ambiguous)
 
 
 def _batches(logged: Iterable[Path]) -> Iterator[pl.DataFrame]:
@@ -196,7 +196,7 @@ def _batches(logged: Iterable[Path]) -> Iterator[pl.DataFrame]:
         predictions = _predictions(path)
         if predictions is not None:
             waiting.append(predictions)
-        if sum(frame.height for frame in waiting) >= BATCH_ROWS:
+        if sum(frame.height for frame in waiting) >= _BATCH_ROWS:
             yield pl.concat(waiting, how="diagonal_relaxed")
             waiting = []
     if waiting:
@@ -205,13 +205,13 @@ def _batches(logged: Iterable[Path]) -> Iterator[pl.DataFrame]:
 
 def _predictions(path: Path) -> pl.DataFrame | None:
     """Return the predictions in one file of the log; None if it has none."""
-    columns = {COLUMN_PREFIX + name: name for name in (*KEYS, VERSION, PREDICTION)}
+    columns = {COLUMN_PREFIX + name: name for name in (*_KEYS, VERSION, PREDICTION)}
     with reading(path):
         scan = pl.scan_parquet(path, glob=False)
         names = scan.collect_schema().names()
         if not columns.keys() <= set(names):
             return None
-        probabilities = [name for name in names if name.startswith(PROBABILITY)]
+        probabilities = [name for name in names if name.startswith(_PROBABILITY)]
         request = pl.col(REQUEST).cast(pl.String).str.strip_chars()
         selected = scan.select(*columns, *probabilities).rename(columns)
         return selected.with_columns(pl.col(ROW, VERSION).cast(pl.Int64), request).collect()

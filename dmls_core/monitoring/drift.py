@@ -29,18 +29,18 @@ from numpy.typing import NDArray
 
 from dmls_core.monitoring.profile import Kind, Profile, ProfileColumn, Role, Values, commonest, recount
 
-SCHEMA = 1
+_SCHEMA = 1
 
 ALPHA = 0.001
 
 MIN_ROWS = 100
 
-MIN_BASELINE_ROWS = 50
+_MIN_BASELINE_ROWS = 50
 
-MIN_COUNT = 5
+_MIN_COUNT = 5
 """Expected rows of a bin in the smaller sample, from which the chi-squared test is reliable."""
 
-FLOOR = 0.001
+_FLOOR = 0.001
 """Smallest share of a bin: the index of an empty bin would be infinite."""
 
 Key = tuple[Role, str]
@@ -166,7 +166,7 @@ class DriftResult:
     def as_json(self, **context: str) -> dict[str, Any]:
         """Return the content of ``drift.json``; ``context`` adds keys such as ``team`` and ``run_key``."""
         return {
-            "schema": SCHEMA,
+            "schema": _SCHEMA,
             **context,
             "verdict": self.verdict,
             "message": self.summary,
@@ -231,7 +231,7 @@ def _measure(old: ProfileColumn, values: Values | None) -> ColumnDrift:
     if values is None:
         return ColumnDrift(old, None, "absent")
     new = recount(old, values)
-    if new.rows < MIN_ROWS or old.rows < MIN_BASELINE_ROWS:
+    if new.rows < MIN_ROWS or old.rows < _MIN_BASELINE_ROWS:
         return ColumnDrift(old, new, "too few rows")
     psi, p_value = measure_change(old, new)
     return ColumnDrift(old, new, "steady", psi, p_value, change=_change(old, new, values))
@@ -271,7 +271,7 @@ def measure_change(old: ProfileColumn, new: ProfileColumn) -> tuple[float, float
     specials = np.array([[old.other, old.missing], [new.other, new.missing]], dtype=np.int64)
 
     expected = bins.sum(axis=0) * rows.min() / rows.sum()
-    rare = np.flatnonzero(expected < MIN_COUNT)
+    rare = np.flatnonzero(expected < _MIN_COUNT)
     # Without drift, each row of a bin is of the new data with this probability.
     chance = binom(bins[:, rare].sum(axis=0), rows[1] / rows.sum())
     tails = np.minimum(chance.cdf(bins[1, rare]), chance.sf(bins[1, rare] - 1))
@@ -281,7 +281,7 @@ def measure_change(old: ProfileColumn, new: ProfileColumn) -> tuple[float, float
     merged = np.array([bins[:, group].sum(axis=1) for group in groups], dtype=np.int64).reshape(-1, 2).T
 
     p_values = [rare_p_values.min()] if rare.size else []
-    common = merged[:, [expected[group].sum() >= MIN_COUNT for group in groups]]
+    common = merged[:, [expected[group].sum() >= _MIN_COUNT for group in groups]]
     if common.shape[1] > 1 and common.sum(axis=1).all():
         p_values.append(chi2_contingency(common, correction=False).pvalue)
     ways_outside = 1 + new.other if old.kind == "number" else 1
@@ -296,10 +296,10 @@ def _merged(expected: NDArray[np.float64], changed: NDArray[np.intp]) -> list[li
     """Group neighboring bins until each group has enough expected rows; bins in ``changed`` stay alone."""
     groups: list[list[int]] = [[]]
     for at in np.setdiff1d(np.arange(len(expected)), changed):
-        if expected[groups[-1]].sum() >= MIN_COUNT:
+        if expected[groups[-1]].sum() >= _MIN_COUNT:
             groups.append([])
         groups[-1].append(at)
-    if len(groups) > 1 and expected[groups[-1]].sum() < MIN_COUNT:
+    if len(groups) > 1 and expected[groups[-1]].sum() < _MIN_COUNT:
         groups[-2:] = [groups[-2] + groups[-1]]
     groups = [*filter(None, groups), *([at] for at in changed)]
     return groups if len(groups) > 1 else [[at] for at in range(len(expected))]
@@ -311,14 +311,14 @@ def _stability_index(before: Counts, after: Counts) -> float:
     This is the symmetrized Kullback-Leibler divergence. Common interpretation (Siddiqi, Credit Risk
     Scorecards, 2006): below 0.1 no change, 0.1 to 0.25 some change, above that a shift.
     """
-    p, q = (np.maximum(counts / counts.sum(), FLOOR) for counts in (before, after))
+    p, q = (np.maximum(counts / counts.sum(), _FLOOR) for counts in (before, after))
     return float(np.sum((q - p) * np.log(q / p)))
 
 
 def _change(old: ProfileColumn, new: ProfileColumn, values: Values) -> str:
     """Describe the bin that contributes most to the index."""
     before, after = (np.array([*c.counts, c.other, c.missing]) / c.rows for c in (old, new))
-    p, q = (np.maximum(shares, FLOOR) for shares in (before, after))
+    p, q = (np.maximum(shares, _FLOOR) for shares in (before, after))
     most = int(np.argmax((q - p) * np.log(q / p)))
     shares = f"{before[most]:.1%} → {after[most]:.1%}"
     if most == len(old.counts) + 1:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 1
+_SCHEMA = 1
 STATE_FILE = "state.json"
-SUFFIX = ".parquet"
+_SUFFIX = ".parquet"
 FINISHED_SUFFIX, PART_SUFFIX = ".jsonl", ".part"
 
 MAX_BYTES = 256 << 20
@@ -45,7 +45,7 @@ ABANDONED_SECONDS = 3600.0
 MAX_DAY_FILES, MAX_DAY_BYTES = 1_000, 256 << 20
 """Limits on a job's requests of one day in the store; further files are discarded."""
 
-RETENTION_DAYS = 90
+_RETENTION_DAYS = 90
 
 COLUMN_PREFIX = "dmls."
 """Prefix of the log's own columns; all other columns are the user's."""
@@ -65,7 +65,7 @@ class RequestCursor:
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of ``state.json``."""
-        return {"schema": SCHEMA, "until": self.until, "keys": list(self.keys)}
+        return {"schema": _SCHEMA, "until": self.until, "keys": list(self.keys)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RequestCursor:
@@ -99,7 +99,7 @@ def list_requests(store: Store) -> dict[tuple[str, str], list[ObjectInfo]]:
     for info in store.list(layout.INFERENCE):
         team, _, rest = info.key.removeprefix(layout.INFERENCE).partition("/")
         job, _, file = rest.partition("/")
-        if file.endswith(SUFFIX) and layout.is_name(team) and layout.is_name(job) and is_key(info.key):
+        if file.endswith(_SUFFIX) and layout.is_name(team) and layout.is_name(job) and is_key(info.key):
             files.setdefault((team, job), []).append(info)
     return files
 
@@ -118,7 +118,7 @@ def download_newest(store: Store, files: Sequence[ObjectInfo], folder: Path) -> 
         left -= info.size
         if left < 0 and paths:
             break
-        path = folder / f"{number}{SUFFIX}"
+        path = folder / f"{number}{_SUFFIX}"
         store.download(info.key, path)
         paths.append(path)
     return paths
@@ -142,7 +142,7 @@ class CollectResult:
 
 
 def collect(store: Store, folder: Path) -> CollectResult:
-    """Move every model's finished log files into the store; delete objects older than ``RETENTION_DAYS``.
+    """Move every model's finished log files into the store; delete objects older than ``_RETENTION_DAYS``.
 
     ``folder`` is the one that ``DMLS_INFERENCE_LOG`` names for Triton.
 
@@ -175,7 +175,7 @@ def _collect_model(store: Store, folder: Path, prefix: str, result: CollectResul
         else:
             data, rows = content
             try:
-                store.create(f"{prefix}{day}/{path.stem}{SUFFIX}", data)
+                store.create(f"{prefix}{day}/{path.stem}{_SUFFIX}", data)
             except ConflictError:
                 rows = 0  # an interrupted run has written it already
             result.rows[folder.name] += rows
@@ -200,7 +200,7 @@ def _file_time(path: Path) -> float:
 
 def _delete_expired(store: Store, stored: list[ObjectInfo], prefix: str) -> int:
     """Delete the days before the retention period; return the number of objects."""
-    first = f"{prefix}dt={datetime.now(UTC) - timedelta(days=RETENTION_DAYS):%Y-%m-%d}"
+    first = f"{prefix}dt={datetime.now(UTC) - timedelta(days=_RETENTION_DAYS):%Y-%m-%d}"
     expired = [info.key for info in stored if info.key < first]
     for key in expired:
         store.delete(key)

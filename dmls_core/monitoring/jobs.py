@@ -12,7 +12,7 @@ from dmls_core.sandbox import Limits
 from dmls_core.store import JobRecord, Registry, Store
 from dmls_core.store.registry import cached
 
-THREADS = 16
+_THREADS = 16
 
 KnownJob = tuple[JobRecord, Mapping[str, Any]]
 """A job's record and its spec as JSON."""
@@ -42,7 +42,7 @@ def monitored_jobs(store: Store, cached_jobs: Iterable[KnownJob] = ()) -> list[M
     records = [record for record in registry.jobs(cache) if record.state == "active"]
     specs = {record.spec_sha256: spec for record, spec in cached_jobs}
     shas = sorted({record.spec_sha256 for record in records} - specs.keys())
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         specs.update(zip(shas, threads.map(registry.spec, shas), strict=True))
     return [
         MonitoredJob(record.team, record.name, specs[record.spec_sha256])

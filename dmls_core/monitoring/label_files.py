@@ -15,7 +15,7 @@ from dmls_core.monitoring.inference_log import MAX_BYTES
 from dmls_core.spec.partitions import parse_names
 from dmls_core.store import ObjectInfo, Store, is_key, layout
 
-SCHEMA = 1
+_SCHEMA = 1
 STATE_FILE = "labels.json"
 
 MAX_LOG_BYTES, MAX_LOG_FILES = 1 << 30, 5_000
@@ -46,7 +46,7 @@ class LabelState:
     def as_json(self) -> dict[str, Any]:
         """Return the content of ``labels.json``."""
         return {
-            "schema": SCHEMA,
+            "schema": _SCHEMA,
             "files": dict(self.files),
             "tried": self.tried,
             "waiting": self.waiting,

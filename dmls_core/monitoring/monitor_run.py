@@ -26,13 +26,13 @@ from dmls_core.store import ObjectInfo, Store, layout
 
 log = logging.getLogger(__name__)
 
-MIN_MEMORY = 4 << 30
+_MIN_MEMORY = 4 << 30
 """Bytes that the sandbox may allocate at least."""
 
-TIMEOUT = 900.0
+_TIMEOUT = 900.0
 """Seconds that reading a job's files may take at most."""
 
-MAX_RETRAINS = 500
+_MAX_RETRAINS = 500
 """Runs started per monitor run, below Airflow's default limit of mapped tasks; other jobs wait."""
 
 
@@ -67,12 +67,12 @@ def run_monitor(
     store: Store,
     mlflow_uri: str,
     notify: Notify,
-    memory: int = MIN_MEMORY,
+    memory: int = _MIN_MEMORY,
     cached_jobs: Iterable[KnownJob] = (),
 ) -> MonitorRun:
     """Compare new data of every monitored job; a failing job does not stop the others.
 
-    The sandbox may allocate ``memory`` bytes, at least ``MIN_MEMORY``. ``notify`` notifies a job's owner.
+    The sandbox may allocate ``memory`` bytes, at least ``_MIN_MEMORY``. ``notify`` notifies a job's owner.
     Jobs in ``cached_jobs`` are not read from the store, unless they have changed.
 
     Raises:
@@ -80,10 +80,10 @@ def run_monitor(
     """
     logged = inference_log.list_requests(store)
     run = MonitorRun()
-    limits = Limits(memory=max(memory, MIN_MEMORY), seconds=TIMEOUT, cpu_seconds=0, threads=0)
+    limits = Limits(memory=max(memory, _MIN_MEMORY), seconds=_TIMEOUT, cpu_seconds=0, threads=0)
     with Worker(limits) as worker:
         for job in monitored_jobs(store, cached_jobs):
-            if len(run.retrains) >= MAX_RETRAINS:
+            if len(run.retrains) >= _MAX_RETRAINS:
                 break
             files = logged.get((job.team, job.name), [])
             checks: list[DriftCheck] = []

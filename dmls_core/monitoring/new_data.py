@@ -28,11 +28,11 @@ from dmls_core.serving.formats.base import format_of
 from dmls_core.settings import DataLimits
 from dmls_core.store import Store, layout
 
-BASELINE = "baseline.json"
-ENCODER = "encoder.json"
-MODEL_JSON = "model.json"
+_BASELINE = "baseline.json"
+_ENCODER = "encoder.json"
+_MODEL_JSON = "model.json"
 
-PREDICTED_ROWS = 50_000
+_PREDICTED_ROWS = 50_000
 """Rows of the new data that the model predicts; a random sample of more."""
 
 
@@ -44,9 +44,9 @@ def fetch_baseline(store: Store, team: str, job: str, run_key: str, folder: Path
     """
     base = layout.run_folder(team, job, run_key) + layout.MODEL
     try:
-        for name in (BASELINE, ENCODER, MODEL_JSON):
+        for name in (_BASELINE, _ENCODER, _MODEL_JSON):
             store.download(base + name, folder / name)
-        serving = format_of(json.loads((folder / MODEL_JSON).read_bytes()), f"the run {run_key}")
+        serving = format_of(json.loads((folder / _MODEL_JSON).read_bytes()), f"the run {run_key}")
         for name in serving.files:
             store.download(base + name, folder / name)
     except ObjectMissingError as error:
@@ -70,15 +70,15 @@ def check_files(model: Path, paths: Sequence[Path], threshold: float) -> DriftRe
         PlatformError: the baseline is damaged, or was written by a later release.
     """
     try:
-        baseline = Profile.from_json(json.loads((model / BASELINE).read_bytes()))
-        encoder = Encoder.from_json(json.loads((model / ENCODER).read_bytes()))
+        baseline = Profile.from_json(json.loads((model / _BASELINE).read_bytes()))
+        encoder = Encoder.from_json(json.loads((model / _ENCODER).read_bytes()))
     except ValueError as error:
         raise PlatformError(f"the model's baseline cannot be read: {error}") from error
     dates = [feature for feature in encoder.features if isinstance(feature, DateFeature)]
     data = read_new_data(paths, baseline, dates, not_missing=encoder.not_missing)
     values = {(column.role, column.name): column for column in data.values}
     if (rows := _encoded(encoder, data)) is not None:
-        serving = format_of(json.loads((model / MODEL_JSON).read_bytes()))
+        serving = format_of(json.loads((model / _MODEL_JSON).read_bytes()))
         predictions = predicted(serving.load(model)(rows), encoder.target.labels)
         values[predictions.role, predictions.name] = predictions
     return compare(baseline, values, data.rows, threshold)
@@ -90,8 +90,8 @@ def _encoded(encoder: Encoder, data: NewData) -> NDArray[np.float32] | None:
     if table is None or not table.n_rows:
         return None
     rows = np.arange(table.n_rows)
-    if len(rows) > PREDICTED_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(rows, PREDICTED_ROWS, replace=False))
+    if len(rows) > _PREDICTED_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, _PREDICTED_ROWS, replace=False))
     return encode_table(encoder, table, rows)
 
 

@@ -18,7 +18,7 @@ from dmls_core.monitoring.inference_log import MAX_BYTES
 from dmls_core.spec.partitions import has_fields, parse_pattern
 from dmls_core.store import ObjectInfo, Store, layout
 
-SCHEMA = 1
+_SCHEMA = 1
 STATE_FILE = "partitions.json"
 
 MAX_PERIODS = 50
@@ -39,7 +39,7 @@ class PartitionCursor:
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of ``partitions.json``."""
-        return {"schema": SCHEMA, "until": self.until, "run_key": self.run_key}
+        return {"schema": _SCHEMA, "until": self.until, "run_key": self.run_key}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from dmls_core.html import render_page
 from dmls_core.monitoring.drift import ALPHA, MIN_ROWS, ColumnDrift, DriftResult
 from dmls_core.monitoring.profile import ProfileColumn
 
-LISTED_COLUMNS = 200
+_LISTED_COLUMNS = 200
 
-PLOTTED_COLUMNS = 30
+_PLOTTED_COLUMNS = 30
 """Columns with a plot; drifted columns come first."""
 
-PLOTTED_BINS = 30
+_PLOTTED_BINS = 30
 """Bins in a plot, those with the largest shares."""
 
-PLOTTED_POINTS = 40
+_PLOTTED_POINTS = 40
 """Comparisons in the plot of scores over time, the latest."""
 
 _BAR_HEIGHT, _BIN_WIDTH, _BAR_WIDTH = 120, 62, 26
@@ -37,9 +37,9 @@ def drift_page(drift: DriftResult, title: str) -> str:
         "drift.html",
         f"DriftResult of {title}",
         drift=drift,
-        listed=drift.columns[:LISTED_COLUMNS],
-        unlisted=max(0, len(drift.columns) - LISTED_COLUMNS),
-        plots=[_histograms(column) for column in drift.compared[:PLOTTED_COLUMNS] if column.new],
+        listed=drift.columns[:_LISTED_COLUMNS],
+        unlisted=max(0, len(drift.columns) - _LISTED_COLUMNS),
+        plots=[_histograms(column) for column in drift.compared[:_PLOTTED_COLUMNS] if column.new],
         rule=_RULE.format(threshold=drift.threshold, alpha=ALPHA, rows=MIN_ROWS),
         small=_small,
     )
@@ -47,7 +47,7 @@ def drift_page(drift: DriftResult, title: str) -> str:
 
 def decay_page(document: Mapping[str, Any], rule: str) -> str:
     """Return the page about the scores on delayed labels, from ``decay.json`` and the definition of decay."""
-    history = document["history"][-PLOTTED_POINTS:]
+    history = document["history"][-_PLOTTED_POINTS:]
     return render_page(
         "decay.html",
         f"Delayed labels of {document['team']}/{document['job']}",
@@ -87,7 +87,7 @@ def _histograms(drift: ColumnDrift) -> dict[str, Any]:
         )
         if before or after
     ]
-    largest = sorted(range(len(shares)), key=lambda at: -max(shares[at][1:]))[:PLOTTED_BINS]
+    largest = sorted(range(len(shares)), key=lambda at: -max(shares[at][1:]))[:_PLOTTED_BINS]
     shown = [shares[at] for at in sorted(largest)]
     top = max((max(before, after) for _, before, after in shown), default=0.0) or 1.0
     bins = [

@@ -1,7 +1,7 @@
 """The profile of a table: for each column, the number of rows in each of a few bins.
 
-New data is compared with it. Its size is bounded whatever the table: ``BINS`` + 1 bins for a number,
-1 / ``COMMON_SHARE`` for a category, and no row of the data.
+New data is compared with it. Its size is bounded whatever the table: ``_BINS`` + 1 bins for a number,
+1 / ``_COMMON_SHARE`` for a category, and no row of the data.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dmls_core.data.encoder import category_text
 from dmls_core.data.table.table import Table
 from dmls_core.stored_matrix import read_rows
 
-SCHEMA = 1
+_SCHEMA = 1
 
-BINS = 10
+_BINS = 10
 """Bins between the smallest and largest value of a number, with equal numbers of rows."""
 
-COMMON_SHARE = 0.01
+_COMMON_SHARE = 0.01
 """Share of the rows from which a category has its own bin; all other categories share one."""
 
-MIN_CATEGORY_ROWS = 10
+_MIN_CATEGORY_ROWS = 10
 """Rows from which a category has its own bin: in a small table chance decides which ones are rare."""
 
-MAX_TEXT = 100
+_MAX_TEXT = 100
 """Characters of a category's text; a longer text is cut and identified by its hash."""
 
 ROWS = 200_000
@@ -127,7 +127,7 @@ class Profile:
     def as_json(self) -> dict[str, Any]:
         """Return the content of ``baseline.json``."""
         return {
-            "schema": SCHEMA,
+            "schema": _SCHEMA,
             "rows": self.rows,
             "columns": [column.as_json() for column in self.columns],
         }
@@ -139,8 +139,8 @@ class Profile:
         Raises:
             ValueError: it is something else, or was written by a later release.
         """
-        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
-            raise ValueError(f"not a baseline of schema {SCHEMA}")
+        if not isinstance(data, Mapping) or data.get("schema") != _SCHEMA:
+            raise ValueError(f"not a baseline of schema {_SCHEMA}")
         try:
             return cls(data["rows"], tuple(map(ProfileColumn.from_json, data["columns"])))
         except (KeyError, TypeError) as error:
@@ -209,7 +209,7 @@ def _summary(values: Values) -> ProfileColumn:
     if values.texts is None:
         return _number_summary(values)
     counted, missing = _counted(values)
-    least = max(MIN_CATEGORY_ROWS, COMMON_SHARE * len(values.data))
+    least = max(_MIN_CATEGORY_ROWS, _COMMON_SHARE * len(values.data))
     common = [text for text, count in counted.items() if count >= least]
     categories = sorted(common, key=lambda text: (-counted[text], text))
     counts = tuple(counted[text] for text in categories)
@@ -219,7 +219,7 @@ def _summary(values: Values) -> ProfileColumn:
     )
 
 
-_SHARES = np.linspace(0, 1, BINS + 1)
+_SHARES = np.linspace(0, 1, _BINS + 1)
 
 
 def _number_summary(values: Values) -> ProfileColumn:
@@ -270,9 +270,9 @@ def _counted(values: Values) -> tuple[dict[str, int], int]:
 
 
 def _short(text: str) -> str:
-    if len(text) <= MAX_TEXT:
+    if len(text) <= _MAX_TEXT:
         return text
-    return f"{text[: MAX_TEXT - 18]}… {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+    return f"{text[: _MAX_TEXT - 18]}… {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
 
 
 def _mean(data: NDArray[np.floating[Any]]) -> float | None:

@@ -51,10 +51,10 @@ COUNTER_HELP: dict[Counter, str] = {
     "decays": "Comparisons in which a version had decayed.",
 }
 
-COUNTS_FILE = "counts.json"
-SCHEMA = 1
+_COUNTS_FILE = "counts.json"
+_SCHEMA = 1
 
-MAX_ATTEMPTS = 20
+_MAX_ATTEMPTS = 20
 """Attempts to change the counters while other processes change them too."""
 
 MIN_BACKOFF, MAX_BACKOFF = 0.005, 0.5
@@ -63,9 +63,9 @@ MIN_BACKOFF, MAX_BACKOFF = 0.005, 0.5
 
 def count(store: Store, team: str, job: str, name: Counter, increment: int = 1) -> None:
     """Increment one of a job's counters; if the store fails, log a warning and continue."""
-    key = layout.metrics_folder(team, job) + COUNTS_FILE
+    key = layout.metrics_folder(team, job) + _COUNTS_FILE
     try:
-        for attempt in range(MAX_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             try:
                 _increment(store, key, name, increment)
             except ConflictError:
@@ -82,32 +82,32 @@ def _increment(store: Store, key: str, name: Counter, increment: int) -> None:
     try:
         data, info = store.read(key)
     except ObjectMissingError:
-        store.create(key, json.dumps({"schema": SCHEMA, "counts": {name: increment}}).encode())
+        store.create(key, json.dumps({"schema": _SCHEMA, "counts": {name: increment}}).encode())
         return
     counts = json.loads(data)["counts"]
     counts[name] = counts.get(name, 0) + increment
-    store.replace(key, json.dumps({"schema": SCHEMA, "counts": counts}).encode(), info.etag)
+    store.replace(key, json.dumps({"schema": _SCHEMA, "counts": counts}).encode(), info.etag)
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-MAX_COLUMNS = 100
+_MAX_COLUMNS = 100
 """Columns of a job with their own series, the most drifted columns: each series uses memory in Prometheus."""
 
-THREADS = 16
+_THREADS = 16
 """Files that are read from the store at the same time."""
 
-SUFFIX = ".prom"
+_SUFFIX = ".prom"
 
 
 def drift_file(team: str, job: str, source: str) -> str:
     """Return the key of the metrics of a job's latest comparison of ``source``: ``requests`` or ``data``."""
-    return f"{layout.metrics_folder(team, job)}drift-{source}{SUFFIX}"
+    return f"{layout.metrics_folder(team, job)}drift-{source}{_SUFFIX}"
 
 
 def decay_file(team: str, job: str) -> str:
     """Return the key of the metrics of a job's latest scores on delayed labels."""
-    return f"{layout.metrics_folder(team, job)}decay{SUFFIX}"
+    return f"{layout.metrics_folder(team, job)}decay{_SUFFIX}"
 
 
 def drift_metrics(drift: DriftResult, team: str, job: str, source: str) -> str:
@@ -120,7 +120,7 @@ def drift_metrics(drift: DriftResult, team: str, job: str, source: str) -> str:
         ("columns_drifted", "Columns that have drifted.", len(drift.drifted)),
         ("timestamp_seconds", "Time of the latest comparison.", _timestamp(drift.at)),
     )
-    psi = [(labels | {"role": c.role, "column": c.name}, c.psi or 0.0) for c in drift.compared[:MAX_COLUMNS]]
+    psi = [(labels | {"role": c.role, "column": c.name}, c.psi or 0.0) for c in drift.compared[:_MAX_COLUMNS]]
     families = [gauge(f"dmls_drift_{name}", text, [(labels, value)]) for name, text, value in gauges]
     return exposition([*families, gauge("dmls_drift_psi", "Population stability index of a column.", psi)])
 
@@ -221,7 +221,7 @@ class JobMetricsCollector:
         with self._lock:
             etags = {info.key: info.etag for info in self._store.list(layout.METRICS)}
             changed = [key for key, etag in etags.items() if self._families.get(key, ("",))[0] != etag]
-            with ThreadPoolExecutor(THREADS) as threads:
+            with ThreadPoolExecutor(_THREADS) as threads:
                 for key, families in zip(changed, threads.map(self._read, changed), strict=True):
                     self._families[key] = etags[key], families
             self._families = {key: entry for key, entry in self._families.items() if key in etags}
@@ -235,9 +235,9 @@ class JobMetricsCollector:
         team, job, file = key.removeprefix(layout.METRICS).split("/", 2)
         try:
             data = self._store.get(key)
-            if file == COUNTS_FILE:
+            if file == _COUNTS_FILE:
                 return _counter_families(data, team, job)
-            return list(text_string_to_metric_families(data.decode())) if file.endswith(SUFFIX) else []
+            return list(text_string_to_metric_families(data.decode())) if file.endswith(_SUFFIX) else []
         except (ObjectMissingError, ValueError, KeyError, TypeError) as error:
             log.warning("%s cannot be read: %s", key, error)
             return []

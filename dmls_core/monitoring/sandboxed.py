@@ -11,7 +11,7 @@ from dmls_core import sandbox
 
 HINT = f"{sandbox.HINT}; if it is intact, raise [resources] memory"
 
-MAX_VERSIONS = 10
+_MAX_VERSIONS = 10
 """Versions evaluated per monitor run, the newest ones with labeled predictions."""
 
 
@@ -49,7 +49,7 @@ def evaluate_versions(files: list[str]) -> dict[str, Any]:
 
     join = join_labels([pl.read_parquet(file, glob=False) for file in files], _log_files())
     evaluations = []
-    for version, _ in join.versions[:MAX_VERSIONS]:
+    for version, _ in join.versions[:_MAX_VERSIONS]:
         result = sandbox.ask({"version": version})
         if result is not None:
             trained = TrainingScore.from_result(result)

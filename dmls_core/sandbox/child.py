@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-LARGE_PART = 4
+_LARGE_PART = 4
 """A child that has used 1/4 of its memory takes no further call: allocators do not return all of it."""
 
 _PR_SET_PDEATHSIG = 1
@@ -104,7 +104,7 @@ def _serve(memory: int, cpu_seconds: int) -> None:
 def _uses_much(memory: int) -> bool:
     from dmls_core.hardware import peak_memory  # not before the limits are set
 
-    return peak_memory() > memory // LARGE_PART > 0
+    return peak_memory() > memory // _LARGE_PART > 0
 
 
 def _call(name: str, args: list[Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from dmls_core.search.task import SearchOutcome
 from dmls_core.search.trial import Trial, contiguous_trials
 from dmls_core.search.winners import pick_winner
 
-POLL_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 """Interval at which a waiting worker reads the trials of other workers."""
 
 
@@ -89,7 +89,7 @@ def optimize(
                 if progress:
                     on_progress(progress)
         elif claim == "wait" or (claim == "others" and worker.leads):
-            time.sleep(POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
         else:
             return
         if not worker.leads and leave():

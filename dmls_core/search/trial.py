@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from dmls_core.spec.definitions import Scalar
 
-SCHEMA = 1
+_SCHEMA = 1
 
 State = Literal["complete", "pruned", "failed"]
 
@@ -66,12 +66,12 @@ class Trial:
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of ``trials/NNNNN.json``."""
-        return {"schema": SCHEMA, **asdict(self), "values": list(self.values)}
+        return {"schema": _SCHEMA, **asdict(self), "values": list(self.values)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Trial:
         """Read the output of ``as_json``; raise ``ValueError`` for other data."""
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        if not isinstance(data, dict) or data.get("schema") != _SCHEMA:
             raise ValueError("not a trial of this release")
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         try:

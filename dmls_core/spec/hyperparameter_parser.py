@@ -91,7 +91,7 @@ def _mend(definition: HyperparameterDefinition, value: object) -> str:
 
 
 _RANGE_KEYS = ("min", "max", "step", "log")
-KEYS = (*_RANGE_KEYS, "values", "value")
+_KEYS = (*_RANGE_KEYS, "values", "value")
 
 _SYNONYMS = {
     "low": "min", "lower": "min", "start": "min", "from": "min", "minimum": "min",
@@ -156,7 +156,7 @@ class _HyperparameterReader:
 
     def note_unknown_keys(self, table: dict[str, Any]) -> None:
         for key in table:
-            if key not in KEYS:
+            if key not in _KEYS:
                 synonym = _SYNONYMS.get(key.lower())
                 hint = f"did you mean {synonym}?" if synonym else ""
                 if key in TOP_KEYS:
@@ -167,7 +167,7 @@ class _HyperparameterReader:
                     expected="min and max (with step or log), values, or value",
                     hint=hint,
                     word="" if hint else key,
-                    names=KEYS,
+                    names=_KEYS,
                 )
 
     def space(self, table: dict[str, Any]) -> Hyperparameter | None:

@@ -108,11 +108,11 @@ Memory = Annotated[
 ]
 """An amount of memory: ``"8 GiB"``, or ``"8g"`` as Docker writes it."""
 
-CHANNEL = r"[a-z0-9][a-z0-9_-]{0,62}(:[a-z0-9][a-z0-9_-]{0,62})?"
+_CHANNEL = r"[a-z0-9][a-z0-9_-]{0,62}(:[a-z0-9][a-z0-9_-]{0,62})?"
 
 
 def _channel(value: str) -> str:
-    if re.fullmatch(CHANNEL, value) is None:
+    if re.fullmatch(_CHANNEL, value) is None:
         raise PydanticCustomError("channel", "must be a channel")
     return value
 
@@ -120,7 +120,7 @@ def _channel(value: str) -> str:
 Channel = Annotated[
     str,
     AfterValidator(_channel),
-    WithJsonSchema({"type": "string", "pattern": f"^{CHANNEL}$", "examples": ["email", "webhook:alerts"]}),
+    WithJsonSchema({"type": "string", "pattern": f"^{_CHANNEL}$", "examples": ["email", "webhook:alerts"]}),
 ]
 """A notifier, such as ``"email"``, and after a colon the name of its connection: ``"webhook:alerts"``."""
 

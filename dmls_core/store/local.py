@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 SETTLED_SECONDS = 2.0
 """Age from which a file's hash is cached: before, a clock tick may hide a change of the same size."""
 
-TEMPORARY = ".dmls-tmp"
+_TEMPORARY = ".dmls-tmp"
 """Suffix of files that are still being written."""
 
-ABANDONED_SECONDS = 3600.0
+_ABANDONED_SECONDS = 3600.0
 """Age from which a temporary file counts as left behind by a killed process."""
 
-MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """Error numbers of paths that lead to no file."""
 
 
@@ -61,14 +61,14 @@ class LocalStore(Store):
     def head(self, key: str) -> ObjectInfo | None:
         """See ``Store.head``."""
         try:
-            with self.open(key) as stream, translated(f"read {self._path(key)}"):
+            with self.open(key) as stream, _translated(f"read {self._path(key)}"):
                 return self._info(key, stream)
         except ObjectMissingError:
             return None
 
     def read(self, key: str, *, limit: int | None = None, start: int = 0) -> tuple[bytes, ObjectInfo]:
         """See ``Store.read``."""
-        with self.open(key) as stream, translated(f"read {self._path(key)}"):
+        with self.open(key) as stream, _translated(f"read {self._path(key)}"):
             info = self._info(key, stream)
             stream.seek(start)
             return stream.read(-1 if limit is None else limit), info
@@ -76,7 +76,7 @@ class LocalStore(Store):
     def open(self, key: str, *, etag: str | None = None) -> BinaryIO:
         """See ``Store.open``."""
         path = self._path(key)
-        with translated(f"read {path}"):
+        with _translated(f"read {path}"):
             stream = open_regular(path)
         try:
             self._expect(path, etag, self._info(key, stream).etag if etag else None)
@@ -99,7 +99,7 @@ class LocalStore(Store):
 
     def upload(self, key: str, path: Path) -> ObjectInfo:
         """See ``Store.upload``."""
-        with translated(f"read {path}"):
+        with _translated(f"read {path}"):
             stream = path.open("rb")
         with stream:
             return self._write(key, stream)
@@ -107,7 +107,7 @@ class LocalStore(Store):
     def download(self, key: str, path: Path, *, etag: str | None = None) -> ObjectInfo:
         """See ``Store.download``."""
         source = self._path(key)
-        with self.open(key) as stream, translated(f"write {path}"), temporary_file(path) as temporary:
+        with self.open(key) as stream, _translated(f"write {path}"), temporary_file(path) as temporary:
             modified = _modified(os.fstat(stream.fileno()))
             copied_etag = _copy(stream, temporary)
             self._expect(source, etag, copied_etag)
@@ -126,13 +126,13 @@ class LocalStore(Store):
     def delete(self, key: str) -> None:
         """See ``Store.delete``."""
         path = self._path(key)
-        with suppress(ObjectMissingError), translated(f"delete {path}"), _locked(path.parent):
+        with suppress(ObjectMissingError), _translated(f"delete {path}"), _locked(path.parent):
             path.unlink()
 
     def _path(self, key: str) -> Path:
         path = self.root / check_key(key)
-        if path.name.endswith(TEMPORARY):
-            raise StoreError(f"{key!r} cannot be a key: the suffix {TEMPORARY} is reserved")
+        if path.name.endswith(_TEMPORARY):
+            raise StoreError(f"{key!r} cannot be a key: the suffix {_TEMPORARY} is reserved")
         if os.path.realpath(path.parent) != str(path.parent):
             raise StoreError(f"cannot use {path}: a folder in it is a symbolic link; put a real folder there")
         return path
@@ -156,7 +156,7 @@ class LocalStore(Store):
     ) -> ObjectInfo:
         """Write an object; ``absent`` and ``etag`` are the conditions of ``create`` and ``replace``."""
         path = self._path(key)
-        with translated(f"write {path}"), temporary_file(path) as temporary:
+        with _translated(f"write {path}"), temporary_file(path) as temporary:
             written = _copy(source, temporary)
             facts = temporary.stat()
             with _locked(path.parent):
@@ -200,12 +200,12 @@ class LocalStore(Store):
 
 
 @contextmanager
-def translated(action: str) -> Iterator[None]:
+def _translated(action: str) -> Iterator[None]:
     """Turn an ``OSError`` into a ``StoreError``; its message begins with ``action`` ("read /folder/file")."""
     try:
         yield
     except OSError as error:
-        if error.errno in MISSING and not action.startswith("write "):
+        if error.errno in _MISSING and not action.startswith("write "):
             raise ObjectMissingError(f"cannot {action}: there is no such object") from error
         raise StoreError(f"cannot {action}: {error.strerror or error}{_hint(error.errno)}") from error
 
@@ -213,7 +213,7 @@ def translated(action: str) -> Iterator[None]:
 def _hint(code: int | None) -> str:
     if code in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return "; give this user the right to read and write the folder"
-    if code in MISSING:
+    if code in _MISSING:
         return "; no folder can be created there, choose another one"
     if code in {errno.ENOSPC, errno.EDQUOT}:
         return "; free some space"
@@ -237,7 +237,7 @@ def temporary_file(path: Path) -> Iterator[Path]:
     """Yield a temporary name in the folder of ``path``; delete that file, and those of killed processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _delete_abandoned(path.parent)
-    temporary = path.parent / f".{uuid.uuid4().hex}{TEMPORARY}"
+    temporary = path.parent / f".{uuid.uuid4().hex}{_TEMPORARY}"
     try:
         yield temporary
     finally:
@@ -245,10 +245,10 @@ def temporary_file(path: Path) -> Iterator[Path]:
 
 
 def _delete_abandoned(folder: Path) -> None:
-    oldest = time.time() - ABANDONED_SECONDS
+    oldest = time.time() - _ABANDONED_SECONDS
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not entry.name.endswith(TEMPORARY):
+            if not entry.name.endswith(_TEMPORARY):
                 continue
             # It may be gone by now, or belong to another user: neither prevents the write.
             with suppress(OSError):
@@ -292,7 +292,7 @@ def _names(folder: Path) -> list[str]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     names.append(entry.name + "/")
-                elif entry.is_file(follow_symlinks=False) and not entry.name.endswith(TEMPORARY):
+                elif entry.is_file(follow_symlinks=False) and not entry.name.endswith(_TEMPORARY):
                     names.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return []

@@ -12,9 +12,9 @@ from dmls_core.store.base import Store
 FOLDERS = 32
 """Folders that are probed: SeaweedFS has 8 databases, and the hash of a folder's name chooses one."""
 
-THREADS = 8
+_THREADS = 8
 
-LISTED = (layout.INCOMING, layout.JOBS)
+_LISTED = (layout.INCOMING, layout.JOBS)
 """What the platform lists all the time."""
 
 UNREACHABLE_HINT = "start the store; if it runs, check its address and the credentials of DMLS"
@@ -48,16 +48,16 @@ def refusal(store: Store, number: int) -> str:
 
 def refusals(store: Store) -> list[str]:
     """Return why a store refuses to write, for each of ``FOLDERS`` folders to which it does."""
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         return [
             reason for reason in threads.map(lambda number: refusal(store, number), range(FOLDERS)) if reason
         ]
 
 
 def unlisted(store: Store) -> list[str]:
-    """Return why a store does not list what it has, for each of ``LISTED`` that it does not list."""
+    """Return why a store does not list what it has, for each of ``_LISTED`` that it does not list."""
     failures = []
-    for prefix in LISTED:
+    for prefix in _LISTED:
         try:
             next(iter(store.list(prefix)), None)
         except StoreError as error:

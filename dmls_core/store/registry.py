@@ -20,10 +20,10 @@ from dmls_core.store.base import ObjectInfo, Store
 
 logger = logging.getLogger(__name__)
 
-SCHEMA = 1
+_SCHEMA = 1
 
-THREADS = 16
-ATTEMPTS = 8
+_THREADS = 16
+_ATTEMPTS = 8
 
 MAX_VERSIONS = 100
 
@@ -70,17 +70,17 @@ class JobRecord:
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object that the registry keeps."""
         # asdict() costs ten times as much, and a registry has thousands of records.
-        values = {name: getattr(self, name) for name in FIELDS}
+        values = {name: getattr(self, name) for name in _FIELDS}
         data = [{"key": item.key, "etag": item.etag, "size": item.size} for item in self.data]
-        return {"schema": SCHEMA, **values, "data": data}
+        return {"schema": _SCHEMA, **values, "data": data}
 
     @classmethod
     def from_json(cls, fields: object) -> JobRecord:
         """Return the record of ``as_json``; raise ``ValueError`` if it is none, or has a later schema."""
-        if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
+        if not isinstance(fields, dict) or fields.get("schema") != _SCHEMA:
             raise ValueError("not a job record of a known schema")
         try:
-            values = {name: fields[name] for name in FIELDS}
+            values = {name: fields[name] for name in _FIELDS}
             record = cls(**values | {"data": tuple(DataObject(**item) for item in values["data"])})
             texts = record.team, record.name, record.spec_sha256, record.run_key, record.fingerprint
             "".join((*texts, *(item.key for item in record.data)))
@@ -93,7 +93,7 @@ class JobRecord:
         return record
 
 
-FIELDS = tuple(field.name for field in dataclasses.fields(JobRecord))
+_FIELDS = tuple(field.name for field in dataclasses.fields(JobRecord))
 """Computed once, since a registry has thousands of records."""
 
 
@@ -151,7 +151,7 @@ class Registry:
                 del cache[key]
             changed = [key for key, etag in listing.items() if key not in cache or cache[key][0] != etag]
         changed = list(changed)
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             for key, result in zip(changed, threads.map(self._read_or_explain, changed), strict=True):
                 if isinstance(result, str):
                     faults[key] = result
@@ -173,7 +173,7 @@ class Registry:
     def versions(self, team: str, name: str) -> list[JobRecord]:
         """Return the latest ``MAX_VERSIONS`` accepted versions of a job, newest first."""
         keys = sorted(info.key for info in self.store.list(layout.versions_folder(team, name)))
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             read = threads.map(self._read_or_explain, keys[-MAX_VERSIONS:])
             records = [item[0] for item in read if item and not isinstance(item, str)]
         if current := self.job(team, name):
@@ -219,7 +219,7 @@ class Registry:
         )
         self._keep(spec)
         key = layout.job_record(team, name)
-        for _ in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             stored = self._read(key)
             try:
                 if stored is None:
@@ -272,7 +272,7 @@ class Registry:
             ConflictError: other writers kept changing the record.
         """
         key = layout.job_record(team, name)
-        for _ in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             stored = self._read(key)
             if stored is None:
                 raise NotFoundError(f"there is no job {team}/{name}")
@@ -290,10 +290,10 @@ class Registry:
 
     def _mark_change(self, key: str) -> None:
         """Name a record that was changed, so that readers need not list all of them to know."""
-        for _ in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             changes, etag = self._changes()
             latest = [*changes.items(), (uuid4().hex, key)][-MAX_CHANGES:]
-            content = json.dumps({"schema": SCHEMA, "changes": dict(latest)}).encode()
+            content = json.dumps({"schema": _SCHEMA, "changes": dict(latest)}).encode()
             with suppress(ConflictError):
                 if etag:
                     self.store.replace(layout.CHANGE, content, etag)
@@ -301,7 +301,7 @@ class Registry:
                     self.store.create(layout.CHANGE, content)
                 return
         # Other writers were faster each time: without what readers know, they list all records.
-        self.store.put(layout.CHANGE, json.dumps({"schema": SCHEMA, "changes": {uuid4().hex: key}}).encode())
+        self.store.put(layout.CHANGE, json.dumps({"schema": _SCHEMA, "changes": {uuid4().hex: key}}).encode())
 
     def _changes(self) -> tuple[dict[str, str], str]:
         """Return ``changes``, none of an earlier release, and the ETag of their object, empty without one."""

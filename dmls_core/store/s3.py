@@ -40,7 +40,7 @@ LARGE = 64 * CHUNK
 TRANSFER = TransferConfig(multipart_threshold=LARGE, multipart_chunksize=16 * CHUNK, max_concurrency=4)
 """At most a few parts of 16 MiB are in memory."""
 
-SHA256 = "dmls-sha256"
+_SHA256 = "dmls-sha256"
 """Object metadata: hash of the content, checked by every reader of the whole object."""
 
 _WRITE_ID = "dmls-write"
@@ -149,7 +149,7 @@ class S3Store(Store):
         with translated(f"write {self._url(key)}"):
             with path.open("rb") as stream:
                 sha256 = file_sha256(stream)
-            extra = {"ContentType": _content_type(key), "Metadata": {SHA256: sha256}}
+            extra = {"ContentType": _content_type(key), "Metadata": {_SHA256: sha256}}
             self.client.upload_file(str(path), self.bucket, self._full(key), ExtraArgs=extra, Config=TRANSFER)
         return _info(key, self._head(key))
 
@@ -358,13 +358,13 @@ class S3Store(Store):
                 Body=data,
                 ContentType=content_type or _content_type(key),
                 ContentMD5=_md5(data),
-                Metadata={SHA256: hashlib.sha256(data).hexdigest(), _WRITE_ID: write_id},
+                Metadata={_SHA256: hashlib.sha256(data).hexdigest(), _WRITE_ID: write_id},
                 **condition,  # type: ignore[arg-type]
             )
         return ObjectInfo(key, len(data), _etag(dict(response)), datetime.now(UTC))
 
     def _check(self, key: str, sha256: str, response: dict[str, Any]) -> None:
-        expected = response.get("Metadata", {}).get(SHA256, sha256)
+        expected = response.get("Metadata", {}).get(_SHA256, sha256)
         if sha256 != expected:
             raise StoreError(
                 f"cannot read {self._url(key)}: its content does not match its SHA-256; write it again"

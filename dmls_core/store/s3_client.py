@@ -41,7 +41,7 @@ REGION = "us-east-1"
 CONNECTIONS = 32
 """Connections that a client keeps open: enough for all threads that share it."""
 
-ATTEMPTS = 4
+_ATTEMPTS = 4
 """Requests for one body before a broken connection is an error."""
 
 INTERACTIVE: dict[str, Any] = {
@@ -230,9 +230,9 @@ class ResumingBody(io.RawIOBase):
     def _resume(self, error: Exception | None) -> None:
         self._failures += 1
         url = f"s3://{self._at['Bucket']}/{self._at['Key']}"
-        if self._failures >= ATTEMPTS:
+        if self._failures >= _ATTEMPTS:
             raise StoreError(
-                f"cannot read {url}: the connection broke {ATTEMPTS} times; try again"
+                f"cannot read {url}: the connection broke {_ATTEMPTS} times; try again"
             ) from error
         self._body.close()
         with translated(f"read {url}"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SESSION_SECONDS = (12 * 3600, 3600)
 """Durations to request: the longest there is, then the default of a role, which a role may not exceed."""
 
-READ = ["s3:GetObject"]
+_READ = ["s3:GetObject"]
 _WRITE = [
     "s3:GetObject",
     "s3:PutObject",
@@ -65,7 +65,7 @@ def session_policy(bucket: str, prefix: str, access: Access) -> str:
     policy = {
         "Version": "2012-10-17",
         "Statement": [
-            {"Effect": "Allow", "Action": READ, "Resource": objects(access.read)},
+            {"Effect": "Allow", "Action": _READ, "Resource": objects(access.read)},
             {"Effect": "Allow", "Action": _WRITE, "Resource": objects(access.write)},
             {
                 "Effect": "Allow",

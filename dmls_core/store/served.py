@@ -12,9 +12,9 @@ from dmls_core.errors import ObjectMissingError, StoreError
 from dmls_core.store import layout
 from dmls_core.store.base import Store
 
-SCHEMA = 1
+_SCHEMA = 1
 
-REMEMBERED = 20
+_REMEMBERED = 20
 """Earlier versions whose run is known."""
 
 
@@ -51,7 +51,7 @@ class ServedModel:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of the record."""
-        return {"schema": SCHEMA, **asdict(self)}
+        return {"schema": _SCHEMA, **asdict(self)}
 
     @classmethod
     def from_json(cls, content: object) -> ServedModel:
@@ -106,7 +106,7 @@ def write_served(
         earlier[str(before.version)] = [before.run, before.trained]
     previous = earlier.pop(str(version), ["", ""])
     run, trained = run or previous[0], trained or previous[1]
-    earlier = dict(list(earlier.items())[-REMEMBERED:])
+    earlier = dict(list(earlier.items())[-_REMEMBERED:])
     since = datetime.now(UTC).isoformat(timespec="seconds")
     metric, score = model_json.get("metric", ""), model_json.get("score")
     served = ServedModel(

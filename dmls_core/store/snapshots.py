@@ -28,10 +28,10 @@ _TREE = "n"
 KEEP = timedelta(days=90)
 """How long a snapshot stays after the registry has changed: a run that is cleared later cannot start."""
 
-RENEW = timedelta(days=1)
+_RENEW = timedelta(days=1)
 """Age from which a node that is needed is written again, so that it is not deleted as old."""
 
-THREADS = 16
+_THREADS = 16
 
 
 class Snapshots:
@@ -46,7 +46,7 @@ class Snapshots:
         version, nodes = build(records)
         levels: list[list[str]] = []
         level = [version]
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             while level:
                 unknown = [name for name in level if name not in self._current]
                 stays = threads.map(self._stays, unknown)
@@ -65,7 +65,7 @@ class Snapshots:
         """
         records: list[JobRecord] = []
         level = [version]
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             while level:
                 documents = list(threads.map(self._node, level))
                 records += [JobRecord.from_json(job) for node in documents for job in node.get("jobs", ())]
@@ -91,7 +91,7 @@ class Snapshots:
     def delete_old(self, current: Sequence[JobRecord], now: datetime) -> int:
         """Delete what no snapshot of the last ``KEEP`` has; return the number of deleted objects.
 
-        To be called at least once in ``RENEW``: it writes older nodes of the snapshot of ``current``, the
+        To be called at least once in ``_RENEW``: it writes older nodes of the snapshot of ``current``, the
         registry's records, again. So a node's age says how long ago a snapshot had it, and none is read.
         """
         _, nodes = build(current)
@@ -99,9 +99,9 @@ class Snapshots:
             info.key.removeprefix(layout.SNAPSHOTS).removesuffix(".json"): now - info.modified
             for info in self.store.list(layout.SNAPSHOTS)
         }
-        aging = [name for name in nodes if name in ages and ages[name] >= RENEW]
-        old = [name for name, age in ages.items() if age > KEEP + 2 * RENEW and name not in nodes]
-        with ThreadPoolExecutor(THREADS) as threads:
+        aging = [name for name in nodes if name in ages and ages[name] >= _RENEW]
+        old = [name for name, age in ages.items() if age > KEEP + 2 * _RENEW and name not in nodes]
+        with ThreadPoolExecutor(_THREADS) as threads:
             list(threads.map(lambda name: self.store.put(layout.snapshot(name), nodes[name]), aging))
             list(threads.map(lambda name: self.store.delete(layout.snapshot(name)), old))
         return len(old)
@@ -109,7 +109,7 @@ class Snapshots:
     def _stays(self, name: str) -> bool:
         """Return whether a node is in the store, with all nodes below it, and too young to be deleted."""
         info = self.store.head(layout.snapshot(name))
-        return info is not None and datetime.now(UTC) - info.modified < RENEW
+        return info is not None and datetime.now(UTC) - info.modified < _RENEW
 
     def _node(self, version: str) -> dict[str, Any]:
         try:

@@ -10,14 +10,14 @@ from dmls_core.store.base import ObjectInfo, Store
 KEEP = timedelta(days=90)
 """Age from which a snapshot is deleted."""
 
-RENEW = timedelta(days=30)
+_RENEW = timedelta(days=30)
 """Age from which a snapshot that is used again is written again, so that it stays."""
 
 
 def find_snapshot(store: Store, key: str) -> ObjectInfo | None:
     """Return a snapshot that need not be written again, if there is one."""
     info = store.head(key)
-    return info if info and datetime.now(UTC) - info.modified < RENEW else None
+    return info if info and datetime.now(UTC) - info.modified < _RENEW else None
 
 
 def delete_old_snapshots(store: Store, now: datetime) -> int:

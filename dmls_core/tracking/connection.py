@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import httpx
     from mlflow import MlflowClient
 
-TIMEOUT_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 
 # MLflow reads these from the environment only: no search for git, no telemetry, no lines on stdout, no
 # progress bars in logs. Values that the platform has set stay.
@@ -72,7 +72,7 @@ def request(uri: str, path: str, **parameters: str) -> httpx.Response:
         return httpx.get(
             url,
             params=parameters,
-            timeout=TIMEOUT_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
             follow_redirects=True,
             verify=authorities(),
             auth=_login(),

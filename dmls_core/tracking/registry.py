@@ -19,7 +19,7 @@ CHAMPION, CHALLENGER = "champion", "challenger"
 """Aliases: the served version, and the one that waits to be."""
 
 RUN_KEY_TAG = "dmls.run_key"
-TRITON_VERSION_TAG = "dmls.triton_version"
+_TRITON_VERSION_TAG = "dmls.triton_version"
 INTERVAL_END_TAG = "dmls.interval_end"
 """Tag with the end of the interval that a model was trained on, ISO 8601 in UTC."""
 
@@ -97,7 +97,7 @@ def promote(
             raise NotFoundError(f"MLflow has no model {name}")
         tags = {}
         if triton_version is not None:
-            tags[TRITON_VERSION_TAG] = str(triton_version)
+            tags[_TRITON_VERSION_TAG] = str(triton_version)
         if deployed_by:
             at = datetime.now(UTC).isoformat(timespec="seconds")
             tags |= {DEPLOYED_BY_TAG: deployed_by, DEPLOYED_AT_TAG: at}
@@ -136,10 +136,10 @@ def registered_as(uri: str, name: str, triton_version: int) -> int:
         versions = [
             int(version.version)
             for version in client.search_model_versions(f"name = '{name}'")
-            if version.tags.get(TRITON_VERSION_TAG) == str(triton_version)
+            if version.tags.get(_TRITON_VERSION_TAG) == str(triton_version)
         ]
     if not versions:
-        hint = f"no registered version has the tag {TRITON_VERSION_TAG}={triton_version}"
+        hint = f"no registered version has the tag {_TRITON_VERSION_TAG}={triton_version}"
         raise NotFoundError(
             ValidationIssue(
                 f"MLflow has no version of {name} for version {triton_version} in Triton", hint=hint
@@ -180,7 +180,7 @@ def champions(uri: str) -> dict[str, int | None]:
             page = client.search_registered_models(page_token=token)
             for model in page:
                 if version := model.aliases.get(CHAMPION):
-                    tag = client.get_model_version(model.name, str(version)).tags.get(TRITON_VERSION_TAG)
+                    tag = client.get_model_version(model.name, str(version)).tags.get(_TRITON_VERSION_TAG)
                     by_model[model.name] = int(tag) if tag else None
             token = page.token or ""
     return by_model
@@ -196,7 +196,7 @@ def champion_in_triton(uri: str, name: str) -> int | None:
     with reaching(uri, f"look up the champion of {name}"):
         version = (_aliases(client, name) or {}).get(CHAMPION)
         tags = client.get_model_version(name, str(version)).tags if version else {}
-    return int(tags[TRITON_VERSION_TAG]) if TRITON_VERSION_TAG in tags else None
+    return int(tags[_TRITON_VERSION_TAG]) if _TRITON_VERSION_TAG in tags else None
 
 
 def tag_version(uri: str, name: str, version: int, tags: Mapping[str, str]) -> None:

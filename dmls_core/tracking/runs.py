@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-TRIAL_TAG = "dmls.trial"
+_TRIAL_TAG = "dmls.trial"
 
 MAX_CHILDREN = 200
 """Number of trials with a child run: the best ones. A child run takes three requests. Every trial is in the
 parent's metric ``trial_score``, which takes one request per thousand, and in ``trials.json``."""
 
-THREADS = 6
-PAGE = 1000
-MESSAGE_CHARACTERS = 2000
+_THREADS = 6
+_PAGE = 1000
+_MESSAGE_CHARACTERS = 2000
 
 
 def log_trials(
@@ -52,7 +52,7 @@ def log_trials(
         number = trial["number"]
         _log_child(client, parent, trial, starts[number], children.get(str(number)))
 
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(log, _best(trials, direction)))
 
 
@@ -68,10 +68,10 @@ def _children(client: MlflowClient, parent: Run) -> dict[str, Run]:
     runs = client.search_runs(
         [parent.info.experiment_id],
         f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'",
-        max_results=PAGE,
+        max_results=_PAGE,
         order_by=["attributes.start_time DESC"],
     )
-    return {run.data.tags.get(TRIAL_TAG, ""): run for run in runs}
+    return {run.data.tags.get(_TRIAL_TAG, ""): run for run in runs}
 
 
 def _log_child(
@@ -100,13 +100,13 @@ def _log_child(
 
 
 def _trial_tags(trial: Mapping[str, Any]) -> dict[str, str]:
-    tags = {TRIAL_TAG: str(trial["number"]), "dmls.engine": trial["engine"]}
+    tags = {_TRIAL_TAG: str(trial["number"]), "dmls.engine": trial["engine"]}
     if trial.get("model"):
         tags["dmls.model"] = trial["model"]
     if trial["same_as"] is not None:
         tags["dmls.same_as_trial"] = str(trial["same_as"])
     if trial["message"]:
-        tags["dmls.message"] = trial["message"][:MESSAGE_CHARACTERS]
+        tags["dmls.message"] = trial["message"][:_MESSAGE_CHARACTERS]
     return tags
 
 

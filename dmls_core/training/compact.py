@@ -33,7 +33,7 @@ from dmls_core.training.size_choice import NestedSizes, choose_size
 _FEWEST_TREES = 10
 """Fewer trees are not tried: they predict coarse probabilities."""
 
-STEP = 2**-0.5
+_STEP = 2**-0.5
 """Ratio of one number of trees to the next larger one."""
 
 MAX_DEPTHS = 24
@@ -42,7 +42,7 @@ MAX_DEPTHS = 24
 _FEWEST_ROWS = 100
 """Fewer rows cannot show that a size loses nothing."""
 
-VALUES = 20_000_000
+_VALUES = 20_000_000
 """Maximum number of predictions in memory, which limits the rows."""
 
 TIMED, WARM_UP = 200, 20
@@ -130,7 +130,7 @@ def nested_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar])
 def tree_counts(trees: int) -> tuple[int, ...]:
     """Return the numbers of trees to try, ascending, down to ``_FEWEST_TREES``."""
     counts = [trees]
-    while (fewer := round(counts[-1] * STEP)) >= _FEWEST_TREES:
+    while (fewer := round(counts[-1] * _STEP)) >= _FEWEST_TREES:
         counts.append(fewer)
     return tuple(reversed(counts))
 
@@ -236,4 +236,4 @@ def _booster_sizes(task: SearchTask, fitted: Fitted, params: Mapping[str, Scalar
 
 def _room(each: int) -> int:
     """Return how many rows fit in memory with ``each`` predictions."""
-    return max(1, VALUES // each)
+    return max(1, _VALUES // each)

@@ -41,13 +41,13 @@ fit. Since part of a prediction's time is fixed, its latency at most doubles."""
 _SCORED_TREES = 100
 """Maximum trees of a forest that is scored as a candidate."""
 
-ROWS = 20_000
+_ROWS = 20_000
 """Maximum rows that candidates are scored on."""
 
 _PROBED_ROWS = 200
 """Rows on which visited nodes are counted."""
 
-TREES = "n_estimators"
+_TREES = "n_estimators"
 
 
 Chosen = Sequence[tuple[SearchTask, SearchOutcome]]
@@ -83,7 +83,7 @@ class Ensemble:
                 "model": member.model,
                 "trial": member.trial.number,
                 "weight": round(member.weight, 4),
-                "trees": fitted.parameters().get(TREES),
+                "trees": fitted.parameters().get(_TREES),
                 "params": {name: member.params[name] for name in sorted(member.trial.params)},
             }
             for member, fitted in zip(self.members, self.fitted.members, strict=True)
@@ -117,7 +117,7 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
     if not isinstance(single, FittedTrees) or len(members) < 2:
         return None
     settings = task.engine.effective(task.model, members[0].params)
-    trees = int(settings[TREES]) if isinstance(task.engine, ForestEngine) else 0
+    trees = int(settings[_TREES]) if isinstance(task.engine, ForestEngine) else 0
     members, scored = _score(task, members, min(trees, _SCORED_TREES))
     if len(members) < 2:
         return None
@@ -136,7 +136,7 @@ def build_ensemble(task: SearchTask, outcome: SearchOutcome, single: Fitted, met
     fitted = [
         cast(
             "FittedTrees",
-            task.fit({**member.params, **({TREES: max(1, round(weight * trees))} if trees else {})}),
+            task.fit({**member.params, **({_TREES: max(1, round(weight * trees))} if trees else {})}),
         )
         for member, weight in picked
     ]
@@ -188,11 +188,11 @@ def candidates(task: SearchTask, outcome: SearchOutcome) -> list[EnsembleMember]
     members: dict[str, EnsembleMember] = {}
     for trial in (outcome.best, *others):
         params = {**outcome.params, **trial.params}
-        if forests and TREES in outcome.params:
-            params[TREES] = outcome.params[TREES]
-        elif TREES in trial.params:  # as many times its rounds as the best one, at the same learning rate
-            rounds, model = int(outcome.best.params[TREES]), int(outcome.params[TREES])
-            params[TREES] = int(trial.params[TREES]) * model // rounds
+        if forests and _TREES in outcome.params:
+            params[_TREES] = outcome.params[_TREES]
+        elif _TREES in trial.params:  # as many times its rounds as the best one, at the same learning rate
+            rounds, model = int(outcome.best.params[_TREES]), int(outcome.params[_TREES])
+            params[_TREES] = int(trial.params[_TREES]) * model // rounds
         identity = json.dumps(task.engine.effective(task.model, params), sort_keys=True)
         members.setdefault(identity, EnsembleMember(task.model.name, trial, params))
     return list(members.values())[:_CANDIDATES]
@@ -209,7 +209,7 @@ def _score(
     margins, costs = [], []
     rows: NDArray[np.integer] = np.empty(0, np.int64)
     for member in members:
-        params = {**member.params, **({TREES: trees} if trees else {})}
+        params = {**member.params, **({_TREES: trees} if trees else {})}
         try:
             rows, margin, cost = _unseen(task, params)
         except DataError:
@@ -236,11 +236,11 @@ def _unseen(
     if isinstance(task.engine, ForestEngine) and task.out_of_bag:
         full_fit = task.fit(params) if task.engine.device == "cpu" else None
         if isinstance(full_fit, FittedForest) and full_fit.forest.bootstrap:
-            rows = draw_rows(np.arange(len(task.truth)), ROWS, task.seed)
+            rows = draw_rows(np.arange(len(task.truth)), _ROWS, task.seed)
             return rows, _out_of_bag(task, full_fit, rows), _cost(task, full_fit)
     margins, scored, cost = [], [], 0.0
     for fold in task.folds:
-        rows = draw_rows(fold.test, ROWS // len(task.folds), task.seed)
+        rows = draw_rows(fold.test, _ROWS // len(task.folds), task.seed)
         fitted = cast("FittedTrees", task.fit(params, fold.train))
         margins.append(fitted.margins(task.features[task.engine.place(rows)]).astype(np.float32))
         scored.append(rows)

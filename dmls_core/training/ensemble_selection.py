@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dmls_core.search.boosting.learning_curve import TIE_BREAK, loss_share
 from dmls_core.search.task import Score
 
-STEPS = 20
+_STEPS = 20
 """Models that are added; one may be added again."""
 
 
@@ -73,7 +73,7 @@ def select_weights(
     counts[0] = 1
     total = candidates.margins[0].astype(np.float64)
     best_rank, best = rank(total), counts.copy()
-    for size in range(2, STEPS + 2):
+    for size in range(2, _STEPS + 2):
         room = limit - candidates.costs[counts > 0].sum()
         possible = np.flatnonzero((counts > 0) | (candidates.costs <= room))
         ranks = {int(model): rank((total + candidates.margins[model]) / size) for model in possible}

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from dmls_core.settings import CacheSettings
 
-FOLDER = "hashes"
-SETTLED_SECONDS = 2.0
+_FOLDER = "hashes"
+_SETTLED_SECONDS = 2.0
 """Age from which a local file's times tell: a file system may give two writes the same time."""
 
 
@@ -40,7 +40,7 @@ class KnownHashes:
         if self._team is None:
             return _hash(path)
         facts = _facts(url, path, etag)
-        record = self._team / FOLDER / hashlib.sha256(url.encode()).hexdigest()
+        record = self._team / _FOLDER / hashlib.sha256(url.encode()).hexdigest()
         if recorded := _read(record, facts):
             return recorded
         sha256 = _hash(path)
@@ -71,7 +71,7 @@ def _facts(url: str, path: Path, etag: str) -> list[str | int]:
 
 def _settled(path: Path) -> bool:
     status = path.stat()
-    return time.time() - max(status.st_mtime, status.st_ctime) > SETTLED_SECONDS
+    return time.time() - max(status.st_mtime, status.st_ctime) > _SETTLED_SECONDS
 
 
 def _read(record: Path, facts: list[str | int]) -> str:

@@ -31,7 +31,7 @@ from dmls_core.data.table.memory import TableSize
 from dmls_core.settings import CacheSettings, DataLimits
 from dmls_core.training.request import TrainingJob
 
-SCHEMA = 1
+_SCHEMA = 1
 ENTRY, SIZE, PARTIAL = "entry.json", "size.json", ".part-"
 _PARTIAL_SECONDS = 3600.0
 """Age from which a folder that a killed trainer was writing is deleted."""
@@ -70,7 +70,7 @@ class MatrixCache:
         spec, request = job.spec, job.request
         document = spec.as_json()
         key = {
-            "schema": SCHEMA,
+            "schema": _SCHEMA,
             "files": [(file.sha256, Path(file.url).suffixes) for file in job.files],
             "interval": (request.since, request.until),
             "spec": {name: document.get(name) for name in ("columns", "data", "evaluation", "schedule")},

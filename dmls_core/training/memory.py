@@ -23,10 +23,10 @@ LOADED, REPORTED = 142 * MIB, 190 * MIB
 VALIDATION, DATA_DOCS = 62 * MIB, 135 * MIB
 """Memory of the validation without data, and while it writes the Data Docs."""
 
-READER = 90 * MIB
+_READER = 90 * MIB
 """Text that Polars holds for each thread, and once more, while it reads a CSV file in parts."""
 
-READ = 1.95
+_READ = 1.95
 """Copies of the matrix while a table is read: the columns, and the matrix made of them."""
 
 ROW, REPORTED_ROW, COLUMN = 65, 40, 8 << 10
@@ -82,14 +82,14 @@ def estimate_memory(
     models = [_model_memory(spec, model, size, disk_limit) for model in spec.models if model.name in tried]
     columns = size.features * COLUMN
     beside_search = VALIDATION if size.rows * size.features > LARGE else DATA_DOCS
-    reader = min(size.text_bytes, READER * (available_cpus() + 1))
+    reader = min(size.text_bytes, _READER * (available_cpus() + 1))
     rows = size.rows * (STORED_ROW if stored else ROW)
     validation = VALIDATION + 3 * columns
     if stored:  # the validation has read the table before; the rows come after the text
         reading = max(reader + BLOCKS // 2, STORING + rows)
     else:
-        validation += min(size.text_bytes, 2 * READER)
-        reading = rows + int(READ * size.matrix_bytes)
+        validation += min(size.text_bytes, 2 * _READER)
+        reading = rows + int(_READ * size.matrix_bytes)
     held = BLOCKS if stored else size.matrix_bytes
     # An ensemble has up to twice the nodes, and is joined from its members' trees.
     final = 3 * model_bytes if spec.search.ensemble else model_bytes

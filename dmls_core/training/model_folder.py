@@ -27,7 +27,7 @@ from dmls_core.stored_matrix import Matrix, predict_rows, row_blocks
 from dmls_core.training.prepare import GOLDEN_ROWS
 from dmls_core.training.prepared import Prepared
 
-SCHEMA = 1
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def write_companions(
     outputs, positions = golden_predictions(serving.reference(folder, encoded), expected)
     rows = encoded[positions].tolist()
     golden = {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "columns": {name: [values[row] for row in positions] for name, values in columns.items()},
         "encoded": [[None if math.isnan(value) else value for value in row] for row in rows],
         "expected": outputs.tolist(),
@@ -103,7 +103,7 @@ def write_companions(
     }
     ranges = _ranges(data)
     description = {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "task": task.model.task,
         "model": task.model.name,
         "format": serving.name,
@@ -159,10 +159,10 @@ def _ranges(data: Prepared) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-LARGE = 16_000_000
+_LARGE = 16_000_000
 """Bytes of a checkpoint from which a smaller depth is searched for: below, it would save little."""
 
-ROWS = 2_000
+_ROWS = 2_000
 """Maximum held-out rows that depths are compared on."""
 
 _SAVES = 0.9
@@ -178,7 +178,7 @@ def describe_size(
     metric: str,
     folder: Path,
     *,
-    large: int = LARGE,
+    large: int = _LARGE,
     smaller_depths: bool = True,
 ) -> dict[str, Any] | None:
     """Return the ``size`` of ``result.json``, and write the sufficient depth to ``size.json``.
@@ -215,7 +215,7 @@ def _enough(data: Prepared, task: SearchTask, metric: str, folder: Path, trees: 
     bisection, which assumes that the score rises with the depth.
     """
     model = export_format(task.engine.export_format).trees(folder)
-    by_depth = None if model is None else predictions_by_depth(model, data.test[:ROWS])
+    by_depth = None if model is None else predictions_by_depth(model, data.test[:_ROWS])
     if by_depth is None:
         return None
     answers = [depth if data.labels else depth[:, 0] for depth in by_depth]

@@ -43,7 +43,7 @@ LOOK_SECONDS = 2.0
 _CHECK_SECONDS = 5.0
 """Interval between two questions to the leader, and seconds for an answer."""
 
-CHECKS = 6
+_CHECKS = 6
 """Failed connections in a row after which a leader is lost whose machine does not answer."""
 
 _DEATH_SECONDS = 120.0
@@ -230,7 +230,7 @@ async def _watch(nanny: Nanny) -> None:
     """Wait for the end of the nanny or of the scheduler."""
     ended = asyncio.ensure_future(nanny.finished())
     lost = 0
-    while lost < CHECKS:
+    while lost < _CHECKS:
         done, _ = await asyncio.wait({ended}, timeout=_CHECK_SECONDS)
         if done:
             return
@@ -243,7 +243,7 @@ async def _watch(nanny: Nanny) -> None:
 
 
 async def _count_lost(address: str, lost: int) -> int:
-    """Return the failed connections in a row, all ``CHECKS`` if the leader has ended.
+    """Return the failed connections in a row, all ``_CHECKS`` if the leader has ended.
 
     A leader that is busy does not answer, but its machine connects.
     """
@@ -253,7 +253,7 @@ async def _count_lost(address: str, lost: int) -> int:
             asyncio.open_connection(parts.hostname, parts.port), _CHECK_SECONDS
         )
     except ConnectionRefusedError:
-        return CHECKS
+        return _CHECKS
     except (OSError, TimeoutError):
         return lost + 1
     writer.close()

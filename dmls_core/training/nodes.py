@@ -25,7 +25,7 @@ from dmls_core.training.node_trainers import lead_nodes
 if TYPE_CHECKING:
     from distributed import Client
 
-START_SECONDS = 120.0
+_START_SECONDS = 120.0
 """Seconds for the workers to start, and for the connection to a cluster that is there."""
 
 
@@ -62,10 +62,10 @@ def open_cluster(spec: Spec, folder: str, note: Callable[[str], None]) -> Iterat
         else:
             client = _start(nodes, run_memory(spec), stack)
         try:
-            client.wait_for_workers(nodes, timeout=START_SECONDS)
+            client.wait_for_workers(nodes, timeout=_START_SECONDS)
         except TimeoutError as error:
             raise PlatformError(
-                f"the cluster has fewer than {nodes} workers after {START_SECONDS:.0f} s: "
+                f"the cluster has fewer than {nodes} workers after {_START_SECONDS:.0f} s: "
                 f"{len(client.scheduler_info()['workers'])}"
             ) from error
         where = address or (f"{nodes} trainers" if attempt else "this machine")
@@ -85,7 +85,7 @@ def _connect(address: str, stack: ExitStack) -> Client:
 
     try:
         return stack.enter_context(
-            Client(address, security=Security(require_encryption=True), timeout=START_SECONDS)
+            Client(address, security=Security(require_encryption=True), timeout=_START_SECONDS)
         )
     except (OSError, ValueError, TypeError) as error:
         raise PlatformError(f"the Dask cluster {address} does not answer: {error}") from error

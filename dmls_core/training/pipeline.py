@@ -268,7 +268,7 @@ def write_report(
     file.write_text(render_report(result, spec.as_json(), trials, insight), encoding="utf-8")
 
 
-SCHEMA = 1
+_SCHEMA = 1
 
 _LIBRARIES = ("optuna", "polars", "great-expectations")
 """Libraries that every run uses, with any engine."""
@@ -282,7 +282,7 @@ def _describe_run(
     libraries = dict.fromkeys(name for task, _ in chosen for name in task.engine.libraries)
     importances = fitted.importances().tolist()
     return {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "status": "finished",
         "team": job.request.team,
         "job": job.request.name,

@@ -42,13 +42,13 @@ from dmls_core.training.prepare import prepare
 from dmls_core.training.prepared import Prepared
 from dmls_core.training.request import choose_engine, missing_for_gpu
 
-SIZE = "n_estimators"
+_SIZE = "n_estimators"
 """The number of trees; a model without it is one fit."""
 
-ROWS = (1_000, 4_000)
+_ROWS = (1_000, 4_000)
 """Rows of the two samples."""
 
-TREES = 10
+_TREES = 10
 _GROWTH = (0.8, 1.3)
 """Bounds of the exponent by which the time of a fit grows with its rows: small samples measure it poorly."""
 
@@ -75,7 +75,7 @@ def estimate_largest_fit(
 ) -> Cost:
     """Estimate the fit of the space's largest model, with all other hyperparameters in the middle."""
     rows = len(data.train)
-    sizes = [size for size in ROWS if size < rows] or [rows]
+    sizes = [size for size in _ROWS if size < rows] or [rows]
     samples = [_sample(engine, model, space, data, size, seed) for size in sizes]
     small, large = samples[0], samples[-1]
     growth = 1.0
@@ -89,11 +89,11 @@ def estimate_largest_fit(
 
 def sizes_of(model: ModelDefinition, space: Space) -> tuple[int, ...]:
     """Return the numbers of trees of a space: both ends of a range, or all values of a choice."""
-    if SIZE not in model.hyperparameters:
+    if _SIZE not in model.hyperparameters:
         return (1,)
-    searched = space.searched.get(SIZE)
+    searched = space.searched.get(_SIZE)
     if searched is None:
-        return (int(space.fixed.get(SIZE, model.hyperparameters[SIZE].default)),)
+        return (int(space.fixed.get(_SIZE, model.hyperparameters[_SIZE].default)),)
     values = searched.values if isinstance(searched, Choice) else (searched.min, searched.max)
     return tuple(int(value) for value in values)
 
@@ -111,11 +111,11 @@ def _sample(
     }
     features, target = engine.place(data.train[:rows]), engine.place(data.train_target[:rows])
     times = []
-    for trees in (1, 1, 1 + TREES):
+    for trees in (1, 1, 1 + _TREES):
         begun = time.monotonic()
         fitted = engine.fit(
             model,
-            {**params, SIZE: trees},
+            {**params, _SIZE: trees},
             features,
             target,
             n_classes=data.n_classes,
@@ -124,9 +124,9 @@ def _sample(
         )
         times.append(time.monotonic() - begun)
     size = export_format(engine.export_format).model_bytes(fitted)
-    if SIZE not in model.hyperparameters:
+    if _SIZE not in model.hyperparameters:
         return _Sample(rows, times[-1], size)
-    return _Sample(rows, max(times[-1] - times[-2], 1e-5) / TREES, size / (1 + TREES))
+    return _Sample(rows, max(times[-1] - times[-2], 1e-5) / _TREES, size / (1 + _TREES))
 
 
 def _middle(hyperparameter: Hyperparameter) -> Scalar:
@@ -297,7 +297,7 @@ def _plan_model(spec: Spec, loaded: _LoadedModel, data: Prepared, factor: float)
     )
 
 
-NODE_BYTES = 80
+_NODE_BYTES = 80
 """Maximum size of a node of a checkpoint, with few classes."""
 
 
@@ -305,7 +305,7 @@ def _full_trees(sizes: tuple[int, ...], space: Space) -> float:
     """Return the size of a model whose trees have all nodes of their largest depth, in bytes."""
     searched = space.searched.get("max_depth")
     depth = space.fixed.get("max_depth") if searched is None else getattr(searched, "max", None)
-    return max(sizes) * 2.0 ** (depth + 1) * NODE_BYTES if isinstance(depth, int | float) else math.inf
+    return max(sizes) * 2.0 ** (depth + 1) * _NODE_BYTES if isinstance(depth, int | float) else math.inf
 
 
 def _fits(engine: Engine, spec: Spec, folds: int, sizes: tuple[int, ...]) -> float:

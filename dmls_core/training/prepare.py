@@ -159,7 +159,7 @@ def draw_rows(rows: NDArray[np.integer], most: int, seed: int) -> NDArray[np.int
     return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
-DIGITS = 1e-6
+_DIGITS = 1e-6
 """Smallest ratio of a target's standard deviation to its largest value that 32-bit predictions resolve."""
 
 
@@ -174,7 +174,7 @@ def scale_warning(target: NDArray[Any], models: Iterable[str]) -> str:
             f"the target's standard deviation is {spread:.2g}, outside the range in which the model learns "
             "reliably. Give the target in another unit, so that it is around 1."
         )
-    if spread < DIGITS * largest:
+    if spread < _DIGITS * largest:
         return (
             f"the target's standard deviation is {spread:.2g}, around values of {largest:.2g}: models are "
             "served in 32-bit numbers, which cannot represent these differences. Subtract a constant from "

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from dmls_core.search.task import SearchTask
     from dmls_core.search.trial import Trial
 
-SCHEMA = 1
+_SCHEMA = 1
 
 State = Literal["loading", "searching", "refitting", "exporting", "finished", "failed"]
 
-REST = 0.5
+_REST = 0.5
 """Minimum seconds between two writes of ``progress.json`` within one state."""
 
 QUIET = 2.0
@@ -134,7 +134,7 @@ class Progress:
         before = len(self._scored)
         for trial in trials:
             self._count(task, trial)
-        if len(self._scored) > before and time.monotonic() - self._written >= REST:
+        if len(self._scored) > before and time.monotonic() - self._written >= _REST:
             self._write(f"{len(self._scored)} of {counted(self._total, 'trial')}")
 
     def trial(self, task: SearchTask, metric: str, trial: Trial, *, continued: bool = False) -> None:
@@ -162,7 +162,7 @@ class Progress:
         if trial.model:
             line += f"  {trial.model}"
         self.note(line)
-        if time.monotonic() - self._written >= REST or len(self._scored) == self._total:
+        if time.monotonic() - self._written >= _REST or len(self._scored) == self._total:
             self._write(line)
 
     def _count(self, task: SearchTask, trial: Ended) -> None:
@@ -203,7 +203,7 @@ class Progress:
             return
         self._folder.progress(
             {
-                "schema": SCHEMA,
+                "schema": _SCHEMA,
                 "state": self._state,
                 "finished": len(self._scored),
                 "total": self._total,

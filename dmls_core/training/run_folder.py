@@ -26,7 +26,7 @@ from dmls_core.errors import (
 from dmls_core.search.trial import Trial
 from dmls_core.store import Store, layout
 
-SCHEMA = 1
+_SCHEMA = 1
 
 
 class RunFolder:
@@ -42,7 +42,7 @@ class RunFolder:
         """Distinguishes this folder from an earlier one of the same name; set by ``claim``."""
         self._store = store
         self._claimed = False
-        self._progress: dict[str, Any] = {"schema": SCHEMA, "finished": 0, "total": 0, "best": None}
+        self._progress: dict[str, Any] = {"schema": _SCHEMA, "finished": 0, "total": 0, "best": None}
         self._trial_files: set[str] = set()
 
     def claim(self, run_key: str) -> dict[str, Any] | None:
@@ -52,7 +52,7 @@ class RunFolder:
         """
         try:
             self.token = secrets.token_hex(4)
-            content = {"schema": SCHEMA, "run_key": run_key, "token": self.token}
+            content = {"schema": _SCHEMA, "run_key": run_key, "token": self.token}
             self._store.create(layout.RUN, _json(content))
         except ConflictError as error:
             run = self._read(layout.RUN)
@@ -106,7 +106,7 @@ class RunFolder:
             layout.ERROR,
             _json(
                 {
-                    "schema": SCHEMA,
+                    "schema": _SCHEMA,
                     "kind": type(error).__name__,
                     "exit_code": error.exit_code,
                     "message": str(error),
@@ -166,7 +166,7 @@ class RunFolder:
     def keep_clock(self, seconds: float, starts: int) -> None:
         """Write the values that ``clock`` returns."""
         self._store.put(
-            layout.CLOCK, _json({"schema": SCHEMA, "seconds": round(seconds, 3), "starts": starts})
+            layout.CLOCK, _json({"schema": _SCHEMA, "seconds": round(seconds, 3), "starts": starts})
         )
 
     def upload(self, folder: Path, below: str = "") -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dmls_core.models.metrics import compute
 
-MARGIN = 1.0
+_MARGIN = 1.0
 """Largest loss, in standard errors of the whole model's score."""
 
 _ONE_SIDED = 1.645
@@ -90,7 +90,7 @@ def _test(
     score, resampled = compute(metric, truth, full, weights), scores(full)
     if not np.isfinite(score):
         return lambda _: False
-    margin = MARGIN * scale * float(np.nanstd(resampled))
+    margin = _MARGIN * scale * float(np.nanstd(resampled))
     # Weighted errors have the mean of the weighted rows, and its standard error.
     factor = 1.0 if weights is None else weights / weights.mean()
     errors = _squared_errors(truth, full) * factor if classifier else np.zeros(0)
@@ -99,7 +99,7 @@ def _test(
         answers = _answers(predictions, classifier=classifier)
         if classifier:
             worse = _squared_errors(truth, answers) * factor - errors
-            if np.sqrt(len(truth)) * worse.mean() + _ONE_SIDED * worse.std() > MARGIN * errors.std():
+            if np.sqrt(len(truth)) * worse.mean() + _ONE_SIDED * worse.std() > _MARGIN * errors.std():
                 return False
         loss = sign * (score - compute(metric, truth, answers, weights))
         # Most sizes fail here, where the test is cheap. An undefined score is a failure.

@@ -63,7 +63,7 @@ COLUMNS = (
 )
 """(Heading, sort column)."""
 
-DESCENDING_FIRST = frozenset({"score", "champion", "updated"})
+_DESCENDING_FIRST = frozenset({"score", "champion", "updated"})
 
 
 @router.get("/")
@@ -83,7 +83,7 @@ def jobs_page(request: Request, caller: Caller, query: JobQueryParameters, part:
 
 
 def _direction(query: JobQuery, column: str) -> bool:
-    return not query.descending if query.sort == column else column in DESCENDING_FIRST
+    return not query.descending if query.sort == column else column in _DESCENDING_FIRST
 
 
 def _neighbors(request: Request, query: JobQuery, page: Page) -> dict[str, str]:
@@ -114,14 +114,14 @@ def _url(request: Request, query: JobQuery, **changes: object) -> str:
 
 job_router = APIRouter(prefix="/jobs/{team}/{name}")
 
-MAX_TRIALS = 100
+_MAX_TRIALS = 100
 
-SEES_RUNS = [Depends(job_access("GET", DagAccessEntity.RUN))]
-SEES_EVENTS = [Depends(job_access("GET", DagAccessEntity.AUDIT_LOG))]
+_SEES_RUNS = [Depends(job_access("GET", DagAccessEntity.RUN))]
+_SEES_EVENTS = [Depends(job_access("GET", DagAccessEntity.AUDIT_LOG))]
 """Access that pages with runs or events need in addition to the job, as in the REST API."""
 
 
-@job_router.get("", dependencies=SEES_RUNS)
+@job_router.get("", dependencies=_SEES_RUNS)
 def overview_page(caller: JobViewer, session: SessionDep, request: Request, part: str = "") -> HTMLResponse:
     """Show the job with its latest run; with ``part``, only what changes during the run."""
     runs = read_runs(session, caller.team, caller.name, limit=1)
@@ -129,14 +129,14 @@ def overview_page(caller: JobViewer, session: SessionDep, request: Request, part
     return _run_page(request, session, caller, template, "overview", runs[0].run_id if runs else None)
 
 
-@job_router.get("/runs", dependencies=SEES_RUNS)
+@job_router.get("/runs", dependencies=_SEES_RUNS)
 def runs_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
     """List the job's runs."""
     runs = read_runs(session, caller.team, caller.name)
     return _job_page(request, session, caller, "job_runs.html", "runs", runs=runs)
 
 
-@job_router.get("/compare", dependencies=SEES_RUNS)
+@job_router.get("/compare", dependencies=_SEES_RUNS)
 def compare_page(
     caller: JobViewer,
     session: SessionDep,
@@ -150,7 +150,7 @@ def compare_page(
     return _job_page(request, session, caller, "job_compare.html", "runs", comparison=compared)
 
 
-@job_router.get("/runs/{run_id}", dependencies=SEES_RUNS)
+@job_router.get("/runs/{run_id}", dependencies=_SEES_RUNS)
 def run_page(
     caller: JobViewer, session: SessionDep, request: Request, run_id: RunId, part: str = ""
 ) -> HTMLResponse:
@@ -166,7 +166,7 @@ def versions_page(caller: JobViewer, session: SessionDep, request: Request) -> H
     return _job_page(request, session, caller, "job_versions.html", "versions", versions=versions)
 
 
-@job_router.get("/history", dependencies=SEES_EVENTS)
+@job_router.get("/history", dependencies=_SEES_EVENTS)
 def history_page(caller: JobViewer, session: SessionDep, request: Request) -> HTMLResponse:
     """Show the user actions on the job."""
     events = [(event, *describe_event(event)) for event in read_events(session, caller.dag_id)]
@@ -253,7 +253,7 @@ def _run_values(job: JobDetails, view: RunDetails | None) -> dict[str, Any]:
         "metric": metric,
         "metric_description": METRICS[metric].description if metric in METRICS else "",
         "steps": [(task, state_of(task)) for task in TaskId],
-        "trials": ranked[:MAX_TRIALS],
+        "trials": ranked[:_MAX_TRIALS],
         "configurations": len(ranked),
         "history": score_history(view.trials, metric, direction),
         "live": view.run.state in {"queued", "running"},
@@ -284,7 +284,7 @@ def _task_states(view: RunDetails) -> Callable[[str], str]:
 
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-ICONS = ("icon.svg", "icon-dark.svg")
+_ICONS = ("icon.svg", "icon-dark.svg")
 
 
 @router.get("/submit")
@@ -329,7 +329,7 @@ def static_file(name: str, request: Request) -> FileResponse:
     path = static_files().get(name)
     if path is None or path.suffix not in MEDIA_TYPES:
         raise HTTPException(404, f"there is no file {name}")
-    if name in ICONS:
+    if name in _ICONS:
         # Airflow's page loads the icon: the rows are in memory when a user opens the Jobs page.
         job_index().start()
     cache = "private, max-age=31536000, immutable" if request.url.query else "no-cache"

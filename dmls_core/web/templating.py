@@ -19,11 +19,11 @@ from dmls_core.html.formats import ago, brief, decimals, duration, file_size
 from dmls_core.web.services.sparkline import sparkline
 from dmls_core.web.services.submissions import describe_formats, mark_floats
 
-HERE = Path(__file__).parent
-TEMPLATES = HERE / "templates"
-STATIC = HERE / "static"
+_HERE = Path(__file__).parent
+TEMPLATES = _HERE / "templates"
+STATIC = _HERE / "static"
 
-NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), ("API", "/api"))
+_NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), ("API", "/api"))
 """(Label, path below the app) of the page's navigation."""
 
 
@@ -31,8 +31,8 @@ NAVIGATION = (("Jobs", "/"), ("Submit", "/submit"), ("Platform", "/platform"), (
 def environment() -> Environment:
     """Return the Jinja environment of the templates."""
     templates = create_environment(TEMPLATES)
-    templates.globals |= {"navigation": NAVIGATION, "sparkline": sparkline, "data_formats": describe_formats}
-    templates.filters |= FILTERS
+    templates.globals |= {"navigation": _NAVIGATION, "sparkline": sparkline, "data_formats": describe_formats}
+    templates.filters |= _FILTERS
     return templates
 
 
@@ -67,7 +67,7 @@ def _digest(name: str) -> str:
     return hashlib.sha256(static_files()[name].read_bytes()).hexdigest()[:12]
 
 
-STATE_CLASSES = {
+_STATE_CLASSES = {
     state: css_class
     for css_class, states in {
         "good": ("deployed", "success", "finished", "complete", "steady", "ok", "scored"),
@@ -83,7 +83,7 @@ STATE_CLASSES = {
 
 def state_class(state: str) -> str:
     """Return the CSS class of a state's badge."""
-    return STATE_CLASSES.get(state, "")
+    return _STATE_CLASSES.get(state, "")
 
 
 def timestamp(value: str | datetime | None) -> str:
@@ -128,7 +128,7 @@ def as_json(value: object, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-FILTERS = {
+_FILTERS = {
     function.__name__: function
     for function in (
         ago,

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from dmls_core.intake.column_check import Findings
     from dmls_core.spec import Spec
 
-DAG_ID = "dmls.intake"
+_DAG_ID = "dmls.intake"
 
-SUBMISSIONS = "dmls-submissions"
+_SUBMISSIONS = "dmls-submissions"
 """Name of the asset whose watcher starts the intake."""
 
 
 CHECKS = 4
 """Submissions that a run checks at a time: a slow one delays no other."""
 
-RUNS = 4
+_RUNS = 4
 """Runs at a time, for submissions that come while others are being checked."""
 
 CHECKING_AFTER = 5.0
@@ -146,11 +146,11 @@ def intake_dag() -> DAG:
     """Build the intake DAG. Its asset must be declared in one DAG file only, or events are lost."""
     watcher = AssetWatcher(name="dmls-incoming", trigger=submission_trigger())
     with DAG(
-        DAG_ID,
-        schedule=[Asset(SUBMISSIONS, watchers=[watcher])],
+        _DAG_ID,
+        schedule=[Asset(_SUBMISSIONS, watchers=[watcher])],
         start_date=pendulum.datetime(2026, 1, 1),
         catchup=False,
-        max_active_runs=RUNS,
+        max_active_runs=_RUNS,
         is_paused_upon_creation=False,
         tags={"dmls"},
         description="Admits the submissions in incoming/",

@@ -17,21 +17,21 @@ REJECT: Answer = "Reject"
 PAUSE_SECONDS = 2.0
 """Between request and answer; an earlier answer makes the scheduler retry the task as if it were killed."""
 
-PAUSED = ("awaiting_input", "deferred")
+_PAUSED = ("awaiting_input", "deferred")
 """Task states that an answer wakes; after an earlier answer the run would wait forever."""
 
-UNSETTLED = frozenset({"none", "scheduled", "queued", "running", "up_for_retry", *PAUSED})
+_UNSETTLED = frozenset({"none", "scheduled", "queued", "running", "up_for_retry", *_PAUSED})
 
 
 def can_be_answered(asked: Mapping[str, Any], answer: Answer) -> bool:
     """Return whether an entry of Airflow's ``hitlDetails`` accepts this answer now."""
-    paused = asked["task_instance"]["state"] in PAUSED
+    paused = asked["task_instance"]["state"] in _PAUSED
     return paused and answer in asked["options"] and not asked["response_received"]
 
 
 def has_settled(state: str | None) -> bool:
     """Return whether an answer took effect, by the state of the task that requested it."""
-    return state is not None and state not in UNSETTLED
+    return state is not None and state not in _UNSETTLED
 
 
 def body_of(answer: Answer) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dmls_core.airflow.runs.status import run_url
 
 log = logging.getLogger(__name__)
 
-FINISHED = ("success", "failed")
+_FINISHED = ("success", "failed")
 
 
 def deadline_alert(record: Mapping[str, Any], spec: Mapping[str, Any]) -> DeadlineAlert | None:
@@ -46,7 +46,7 @@ async def notify_missed_deadline(
     ``context`` is the run as Airflow's scheduler saw it at the deadline.
     """
     run = context["dag_run"]
-    if run["state"] in FINISHED or run["run_type"] == "backfill":
+    if run["state"] in _FINISHED or run["run_type"] == "backfill":
         log.info(
             "no notification for %s of %s: %s, %s", run["dag_run_id"], job, run["run_type"], run["state"]
         )

@@ -35,10 +35,10 @@ MAX_DELAY_SECONDS = 3600
 EPOCH_SECONDS = 1_767_225_600
 """2026-01-01 in UTC."""
 
-MAX_WEIGHT = 2**31 - 1
+_MAX_WEIGHT = 2**31 - 1
 """Of the database's integer: the seconds of 68 years."""
 
-MAX_HELPER_WEIGHT = 1000
+_MAX_HELPER_WEIGHT = 1000
 """Weight of a search's second trainer; those of runs reach it in 68 years."""
 
 
@@ -77,12 +77,12 @@ def queue_weight(now: float, waiting: int, last: int | None, share: float, *, ba
 
 def helper_weight(number: int) -> int:
     """Return the weight of an additional trainer; ``number`` counts from 1."""
-    return max(MAX_HELPER_WEIGHT - number, 1)
+    return max(_MAX_HELPER_WEIGHT - number, 1)
 
 
 def weight_at(moment: float) -> int:
     """Return the weight that stands for a time in seconds since 1970: the earlier, the larger."""
-    return min(max(MAX_WEIGHT - int(moment - EPOCH_SECONDS), MAX_HELPER_WEIGHT), MAX_WEIGHT)
+    return min(max(_MAX_WEIGHT - int(moment - EPOCH_SECONDS), _MAX_HELPER_WEIGHT), _MAX_WEIGHT)
 
 
 def _share(team: str) -> float:

@@ -14,7 +14,7 @@ from pendulum import DateTime, duration, now, parse
 
 from dmls_core.airflow.runs.intervals import Intervals, intervals_of
 
-CLEANED_AFTER = duration(days=30)
+_CLEANED_AFTER = duration(days=30)
 """Age from which an admission without a run had one, which ``airflow db clean`` has deleted."""
 
 
@@ -94,7 +94,7 @@ class SubmissionTimetable(Timetable):
     @property
     def is_old(self) -> bool:
         """Whether the admission is so old that its run, if Airflow has none, was deleted."""
-        return self.admission < now("UTC") - CLEANED_AFTER
+        return self.admission < now("UTC") - _CLEANED_AFTER
 
     @property
     def admission(self) -> DateTime:

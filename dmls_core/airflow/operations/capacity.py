@@ -12,7 +12,7 @@ from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.monitoring.capacity import CapacityPlan, plan_capacity
 from dmls_core.monitoring.capacity_history import History, read_history
 
-CACHE_SECONDS = 300.0
+_CACHE_SECONDS = 300.0
 """How long the history is reused: it is one listing of all runs, and thousands of results."""
 
 _lock = threading.Lock()
@@ -43,6 +43,6 @@ def plan_platform(session: Session, *, jobs: float = 1.0, rows: float = 1.0) -> 
 def _history() -> History:
     global _cached
     with _lock:
-        if _cached is None or time.monotonic() - _cached[0] > CACHE_SECONDS:
+        if _cached is None or time.monotonic() - _cached[0] > _CACHE_SECONDS:
             _cached = time.monotonic(), read_history(open_root(airflow_settings()))
         return _cached[1]

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 
-TOLERANCE_SECONDS = 60.0
+_TOLERANCE_SECONDS = 60.0
 """A clock that was set back by less makes nothing wait for long."""
 
 
@@ -29,13 +29,13 @@ class ClockGuard:
     @hookimpl
     def on_starting(self) -> None:
         """Watch from a thread until the process ends."""
-        threading.Thread(target=watch, name="dmls-clock-guard", daemon=True).start()
+        threading.Thread(target=_watch, name="dmls-clock-guard", daemon=True).start()
 
 
-def watch() -> None:
+def _watch() -> None:
     """Wait until the wall clock is set back; then end this process as an operator would."""
     before = _ahead()
-    while (now := _ahead()) > before - TOLERANCE_SECONDS:
+    while (now := _ahead()) > before - _TOLERANCE_SECONDS:
         before = now
         time.sleep(LOOK_SECONDS)
     log.critical(

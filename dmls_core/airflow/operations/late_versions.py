@@ -12,13 +12,13 @@ from dmls_core.airflow.database import DagState, Session
 from dmls_core.airflow.jobs.timetables import submission_run_id
 from dmls_core.store import JobRecord, layout
 
-LATE_AFTER = 60.0
+_LATE_AFTER = 60.0
 """Seconds after which a version without a run is late; a run is usually there after a few."""
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
 """Clocks of several machines differ by less; later dates are those of a clock that was set back."""
 
-QUERIED_RUNS = 1000
+_QUERIED_RUNS = 1000
 
 RunName = tuple[str, str]
 """(DAG ID, run ID)."""
@@ -48,8 +48,8 @@ class LateVersions:
         names = {_run_name(record): record for record in records if record.state == "active"}
         unknown = {name: record for name, record in names.items() if name not in self._started}
         run_ids = [run_id for _, run_id in unknown]
-        for start in range(0, len(run_ids), QUERIED_RUNS):
-            self._started |= database.existing_runs(session, run_ids[start : start + QUERIED_RUNS])
+        for start in range(0, len(run_ids), _QUERIED_RUNS):
+            self._started |= database.existing_runs(session, run_ids[start : start + _QUERIED_RUNS])
         return [record for name, record in unknown.items() if name not in self._started]
 
     def find(self, session: Session, waiting: Iterable[JobRecord]) -> dict[str, LateVersion]:
@@ -60,7 +60,7 @@ class LateVersions:
         now = time.monotonic()
         records = {_run_name(record): record for record in waiting}
         self._since = {name: self._since.get(name, now) for name in records}
-        late = {name[0]: records[name] for name, since in self._since.items() if now - since >= LATE_AFTER}
+        late = {name[0]: records[name] for name, since in self._since.items() if now - since >= _LATE_AFTER}
         return _explain(session, late) if late else {}
 
 

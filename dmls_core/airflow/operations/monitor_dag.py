@@ -23,12 +23,12 @@ from dmls_core.store.registry import cached
 from dmls_core.store.snapshots import Snapshots
 from dmls_core.store.source_snapshots import delete_old_snapshots
 
-DAG_ID = "dmls.monitor"
+_DAG_ID = "dmls.monitor"
 
-RESULTS = "results"
+_RESULTS = "results"
 """Key of the XCom with the new cursors and the failures of ``compare``."""
 
-NOTE = "Started by dmls.monitor: the data has drifted from the training data, or the model has decayed."
+_NOTE = "Started by dmls.monitor: the data has drifted from the training data, or the model has decayed."
 
 
 class CollectOperator(BaseOperator):
@@ -67,7 +67,7 @@ class CompareOperator(BaseOperator):
         )
         count = len(run.drift_checks) + run.label_checks
         context["task_instance"].xcom_push(
-            key=RESULTS, value={"states": run.states, "count": count, "failures": run.failures}
+            key=_RESULTS, value={"states": run.states, "count": count, "failures": run.failures}
         )
         return [{"trigger_dag_id": dag, "trigger_run_id": run_id} for dag, run_id in sorted(run.retrains)]
 
@@ -79,7 +79,7 @@ class SettleOperator(BaseOperator):
 
     def execute(self, context: Context) -> int:
         """Return the number of comparisons; fail if a comparison has failed."""
-        results = context["task_instance"].xcom_pull(task_ids="compare", key=RESULTS)
+        results = context["task_instance"].xcom_pull(task_ids="compare", key=_RESULTS)
         store = open_root(airflow_settings())
         for key, state in results["states"].items():
             store.put(key, json.dumps(state).encode())
@@ -93,7 +93,7 @@ def monitor_dag() -> DAG:
     """Return the monitor DAG."""
     cron = airflow_settings().monitor_cron
     with DAG(
-        DAG_ID,
+        _DAG_ID,
         schedule=CronTriggerTimetable(cron, timezone="UTC") if cron else None,
         catchup=False,
         max_active_runs=1,
@@ -105,7 +105,7 @@ def monitor_dag() -> DAG:
         compare = CompareOperator(task_id="compare", trigger_rule="all_done")
         # Run ids name the champion and the day, so a run that exists already is not started again.
         TriggerDagRunOperator.partial(
-            task_id="retrain", logical_date=None, skip_when_already_exists=True, note=NOTE
+            task_id="retrain", logical_date=None, skip_when_already_exists=True, note=_NOTE
         ).expand_kwargs(compare.output)
         compare >> SettleOperator(task_id="settle")
         # Requests in the store are compared even if nothing was collected.
@@ -116,7 +116,7 @@ def monitor_dag() -> DAG:
     return dag
 
 
-ACTIVE_STATES = frozenset({"running", "deferred", "restarting"})
+_ACTIVE_STATES = frozenset({"running", "deferred", "restarting"})
 
 
 class ReapOperator(BaseOperator):
@@ -134,7 +134,7 @@ class ReapOperator(BaseOperator):
                 states = task.get_task_states(
                     dag_id=dag_id, run_ids=[run_id], task_ids=[TaskId.SEARCH.value]
                 ).get(run_id, {})
-                active[dag_id, run_id] = any(state in ACTIVE_STATES for state in states.values())
+                active[dag_id, run_id] = any(state in _ACTIVE_STATES for state in states.values())
             return active[dag_id, run_id]
 
         ended = load_runner(airflow_settings()).reap(is_active)

@@ -18,7 +18,7 @@ from dmls_core.visible_text import visible
 
 log = logging.getLogger(__name__)
 
-MOST_NAMED = 10
+_MOST_NAMED = 10
 """Names of files that a warning has at most."""
 
 
@@ -35,7 +35,7 @@ class ScoringTrigger(SubmissionTrigger):
                     new = [info.key for info in listing if info not in seen]
                     files = {key: layout.parse_scoring(key) for key in new if not layout.is_hidden(key)}
                     if refused := sorted(key for key, file in files.items() if file is None):
-                        shown = ", ".join(map(visible, refused[:MOST_NAMED]))
+                        shown = ", ".join(map(visible, refused[:_MOST_NAMED]))
                         log.warning("%d files are not scored, for their names: %s", len(refused), shown)
                     seen = frozenset(listing)
                     if changed := sorted(filter(None, files.values())):

@@ -21,10 +21,10 @@ from dmls_core.store import Store, layout
 
 log = logging.getLogger(__name__)
 
-MAX_EVENTS = 50
+_MAX_EVENTS = 50
 """Entries of the audit log about a DAG that are read."""
 
-GRACE_SECONDS = 20.0
+_GRACE_SECONDS = 20.0
 """Time for a task to report its failure after its run has ended."""
 
 MESSAGE = "The run failed, and its tasks could not write why. Their logs are in Airflow"
@@ -50,7 +50,7 @@ class UnreportedFailures:
 
     def correct(self, session: Session, store: Store) -> None:
         """Write into the status of each job whose run failed that it did. Repeat what failed before."""
-        due = time.monotonic() - GRACE_SECONDS
+        due = time.monotonic() - _GRACE_SECONDS
         for dag_id in [dag_id for dag_id, at in self._ended.items() if at <= due]:
             try:
                 if dag_id not in self._running:
@@ -74,7 +74,7 @@ class UnreportedFailures:
 
 def _who_stopped(session: Session, dag_id: str, run_id: str) -> str:
     """Return who marked a run, or a task of it, as failed last; an empty text if no one has."""
-    for event in database.audit_events(session, dag_id, _MARKING, MAX_EVENTS):
+    for event in database.audit_events(session, dag_id, _MARKING, _MAX_EVENTS):
         with suppress(ValueError):
             body = json.loads(event.extra or "{}")
             if event.run_id == run_id and "failed" in (body.get("state"), body.get("new_state")):

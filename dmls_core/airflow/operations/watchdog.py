@@ -28,11 +28,11 @@ from dmls_core.store import JobRecord, Registry, Store, layout
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = 10.0
+_WATCH_SECONDS = 10.0
 
-THREADS = 16
+_THREADS = 16
 
-RETIRED_NOTE = (
+_RETIRED_NOTE = (
     "The job is retired, but its last run waits for an approval. Decline it with Retire on the job's page, "
     "or in Airflow"
 )
@@ -55,7 +55,7 @@ class Watchdog:
         self._due = 0.0
 
     def watch(self, records: Collection[JobRecord], faults: Mapping[str, str]) -> None:
-        """Look every ``WATCH_SECONDS`` at the registry's records, and at the keys that are unreadable."""
+        """Look every ``_WATCH_SECONDS`` at the registry's records, and at the keys that are unreadable."""
         if time.monotonic() < self._due:
             return
         try:
@@ -74,7 +74,7 @@ class Watchdog:
         except Exception:
             # Jobs must get their DAGs even if a service that only this needs is down.
             log.exception("the watchdog could not look at all jobs; it looks again")
-        self._due = time.monotonic() + WATCH_SECONDS
+        self._due = time.monotonic() + _WATCH_SECONDS
 
     def _find_late(self, records: Iterable[JobRecord]) -> list[LateVersion]:
         with database.create_session(scoped=False) as session:
@@ -83,7 +83,7 @@ class Watchdog:
                 for record in self._versions.without_run(session, records)
                 if (record.team, record.name, record.version) not in self._answered
             ]
-            with ThreadPoolExecutor(THREADS) as threads:
+            with ThreadPoolExecutor(_THREADS) as threads:
                 accepted = list(threads.map(self._is_accepted, open_ones))
             waiting = [record for record, is_accepted in zip(open_ones, accepted, strict=True) if is_accepted]
             return list(self._versions.find(session, waiting).values())
@@ -141,7 +141,7 @@ def _find_stuck_runs(session: Session, records: Iterable[JobRecord]) -> dict[Job
     }
     asked = database.unanswered_approvals(session)
     retired = [(record.team, record.name) for record in records if record.state == "retired"]
-    return notes | {job: RETIRED_NOTE for job in retired if layout.dag_id(*job) in asked}
+    return notes | {job: _RETIRED_NOTE for job in retired if layout.dag_id(*job) in asked}
 
 
 def _job_of(key: str) -> JobKey:

@@ -24,10 +24,10 @@ PROBE = (
 )
 """Shell program that reports the use of all GPUs over about a second."""
 
-BUSY_PERCENT = 50.0
+_BUSY_PERCENT = 50.0
 """Utilization from which a GPU counts as used by other programs."""
 
-MOST = 0.9
+_MOST = 0.9
 """Share of a GPU's memory that an estimate may ask for; one above it waits for an empty GPU."""
 
 CONTEXT = 512 << 20
@@ -36,7 +36,7 @@ CONTEXT = 512 << 20
 TEXT_FACTOR, PACKED_FACTOR = 2, 4
 """Largest size of the float32 matrix in sizes of its text, and the usual one of a packed or binary file."""
 
-MATRICES = 3
+_MATRICES = 3
 """Copies of the matrix on the GPU during a fit."""
 
 
@@ -95,10 +95,10 @@ class GpuSurvey:
         leased = self._leased(gpu)
         if leased + self.shares_of(gpu, memory) > self.shares:
             return False
-        if not leased and gpu.utilization >= BUSY_PERCENT:
+        if not leased and gpu.utilization >= _BUSY_PERCENT:
             return False
         reserved = max(gpu.used, leased * gpu.total // self.shares)
-        return gpu.total - reserved >= min(memory, int(MOST * gpu.total))
+        return gpu.total - reserved >= min(memory, int(_MOST * gpu.total))
 
 
 def parse_probe(output: str, limit: int = 0) -> list[ProbedGpu]:
@@ -136,4 +136,4 @@ def _number(text: str) -> float:
 def estimate_gpu_memory(data: Iterable[DataObject]) -> int:
     """Return the bytes of GPU memory that a run needs at most, from the sizes of its files."""
     matrix = sum(item.size * (TEXT_FACTOR if is_plain_text(item.key) else PACKED_FACTOR) for item in data)
-    return CONTEXT + MATRICES * matrix
+    return CONTEXT + _MATRICES * matrix

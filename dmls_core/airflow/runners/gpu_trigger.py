@@ -20,7 +20,7 @@ from dmls_core.airflow.settings import airflow_settings, open_root
 PROBE_INTERVAL_SECONDS = 10.0
 """Interval between two surveys of the GPUs, for all waiting tasks of a triggerer together."""
 
-LEASE_SECONDS = 20.0
+_LEASE_SECONDS = 20.0
 """Time that a task gets to lease the GPU that its trigger found."""
 
 
@@ -68,7 +68,7 @@ class GpuTrigger(BaseTrigger):
             GpuTrigger.waiting.discard(self)
             raise
         # The GPU is free until the task has leased it: others must not take it for theirs.
-        asyncio.get_running_loop().call_later(LEASE_SECONDS, GpuTrigger.waiting.discard, self)
+        asyncio.get_running_loop().call_later(_LEASE_SECONDS, GpuTrigger.waiting.discard, self)
         yield TriggerEvent({"since": self.since})  # type: ignore[no-untyped-call]
 
     async def _is_next(self) -> bool:

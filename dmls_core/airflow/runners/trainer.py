@@ -76,10 +76,10 @@ def _runs_on_gpu(search: ModelSearch, *, weighted: bool) -> bool:
     return True
 
 
-STUDY_CONNECTION = "dmls_study"
+_STUDY_CONNECTION = "dmls_study"
 """Id of the Airflow connection, of type Postgres."""
 
-LOCALHOST = ("localhost", "127.0.0.1", "::1")
+_LOCALHOST = ("localhost", "127.0.0.1", "::1")
 
 
 def study_environment(job: Job) -> dict[str, str]:
@@ -90,7 +90,7 @@ def study_environment(job: Job) -> dict[str, str]:
     if job.spec.search.max_workers == 1:
         return {}
     try:
-        connection = Connection.get(STUDY_CONNECTION)
+        connection = Connection.get(_STUDY_CONNECTION)
     except AirflowNotFoundException as error:
         if job.spec.search.workers == "auto":
             return {}
@@ -100,7 +100,7 @@ def study_environment(job: Job) -> dict[str, str]:
                 key="search.workers",
                 found=str(job.spec.search.workers),
                 expected="1",
-                hint=f"or ask the platform team to add the Airflow connection {STUDY_CONNECTION}, a "
+                hint=f"or ask the platform team to add the Airflow connection {_STUDY_CONNECTION}, a "
                 "PostgreSQL database",
             )
         ) from error
@@ -141,12 +141,12 @@ def check_reachable(environment: dict[str, str], network: str) -> None:
     if not address.hostname:
         folder = parse_qs(address.query).get("host", ["its default folder"])[0]
         raise RunnerError(
-            f"the connection {STUDY_CONNECTION} uses a unix socket ({folder}), which containers cannot see: "
+            f"the connection {_STUDY_CONNECTION} uses a unix socket ({folder}), which containers cannot see: "
             "give it a host and a port"
         )
-    if network != "host" and address.hostname in LOCALHOST:
+    if network != "host" and address.hostname in _LOCALHOST:
         raise RunnerError(
-            f"the connection {STUDY_CONNECTION} names {address.hostname}, which on the network {network!r} "
+            f"the connection {_STUDY_CONNECTION} names {address.hostname}, which on the network {network!r} "
             "is the container itself: give it the host by which containers reach the database, or set "
             "docker_network to a network on which they do"
         )
@@ -177,7 +177,7 @@ LEADER_LABEL = "dmls.leader"
 KEY_LABEL = "dmls.trainer"
 """Label with the trainer's key: its name to the runner, unique among all platforms."""
 
-PASSED_VARIABLES = re.compile(r"(PATH|LANG|LC_\w+|TZ|DMLS_PLATFORM_ID|SSL_CERT_\w+|CUDA_VISIBLE_DEVICES)")
+_PASSED_VARIABLES = re.compile(r"(PATH|LANG|LC_\w+|TZ|DMLS_PLATFORM_ID|SSL_CERT_\w+|CUDA_VISIBLE_DEVICES)")
 """A worker's variables that a trainer on the same machine may see."""
 
 
@@ -327,7 +327,7 @@ def _signing_key() -> dict[str, str]:
 
 def worker_environment() -> dict[str, str]:
     """Return the worker's variables that a trainer on the same machine may see; none is a secret."""
-    return {name: text for name, text in os.environ.items() if PASSED_VARIABLES.fullmatch(name)}
+    return {name: text for name, text in os.environ.items() if _PASSED_VARIABLES.fullmatch(name)}
 
 
 def trainer_labels(job: Job, platform: str, plan: Mapping[str, Any], context: Context) -> dict[str, str]:

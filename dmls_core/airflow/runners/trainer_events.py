@@ -16,10 +16,10 @@ from dmls_core.airflow.runners.runner import Runner, TrainerExit, in_thread
 POLL_SECONDS = 1.0
 """Interval between two looks at a trainer, for a runner that gets no events."""
 
-RECHECK_SECONDS = 60.0
+_RECHECK_SECONDS = 60.0
 """Longest time between two looks at a trainer whose service sends events: some may be lost."""
 
-RECONNECT_SECONDS = 5.0
+_RECONNECT_SECONDS = 5.0
 """Wait before the events are read again after the service has disconnected."""
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 async def wait_for_exit(runner: Runner, key: str) -> TrainerExit:
     """Wait for a trainer's end in the triggerer's event loop, without blocking it."""
-    interval = RECHECK_SECONDS if runner.sends_events else POLL_SECONDS
+    interval = _RECHECK_SECONDS if runner.sends_events else POLL_SECONDS
     with TrainerEvents.of(runner).subscribed(key) as changed:
         while True:
             changed.clear()
@@ -79,7 +79,7 @@ class TrainerEvents:
                     self._wake(key)
             except self._runner.service_errors as error:
                 log.warning("cannot read the events of trainers (%s); trying again", error)
-            time.sleep(RECONNECT_SECONDS)
+            time.sleep(_RECONNECT_SECONDS)
 
     def _wake(self, key: str) -> None:
         with suppress(RuntimeError):  # the loop has ended

@@ -184,7 +184,7 @@ def _end_helpers(plan: Mapping[str, Any]) -> None:
     SUPERVISOR_COMMS.send(SkipDownstreamTasks(tasks=helpers))
 
 
-ENDED = frozenset({"failed", "skipped", "success", "upstream_failed", "removed"})
+_ENDED = frozenset({"failed", "skipped", "success", "upstream_failed", "removed"})
 """States that a user gives to a task; one that is killed otherwise is `running` until Airflow retries it."""
 
 
@@ -197,7 +197,7 @@ def _is_ended(task: TaskInstance) -> bool:
     except Exception:
         log.exception("cannot ask Airflow why this task is killed")
         return False
-    return any(state in ENDED for run in states.values() for state in run.values())
+    return any(state in _ENDED for run in states.values() for state in run.values())
 
 
 def raise_failure(job: Job, store: Store, reason: str, plan: Mapping[str, Any], context: Context) -> None:

@@ -23,7 +23,7 @@ from dmls_core.store import Store
 PROGRESS_SECONDS = 2.0
 """Shortest interval between two reads of a trainer's log and progress."""
 
-READS_PER_SECOND = 20.0
+_READS_PER_SECOND = 20.0
 """Reads of all trainers together, so that hundreds of them leave the triggerer idle."""
 
 RETRY_SECONDS = 5.0
@@ -66,7 +66,7 @@ class TrainerTrigger(BaseTrigger):
         try:
             done: set[asyncio.Future[TrainerExit]] = set()
             while not done:
-                interval = max(PROGRESS_SECONDS, TrainerTrigger.watched / READS_PER_SECOND)
+                interval = max(PROGRESS_SECONDS, TrainerTrigger.watched / _READS_PER_SECOND)
                 done, _ = await asyncio.wait({end}, timeout=interval)
                 # Once more after the end: only then is the log complete.
                 await in_thread(self._forward, runner, store)

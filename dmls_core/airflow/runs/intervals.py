@@ -14,7 +14,7 @@ from dmls_core.spec.partitions import GRIDS, has_fields, parse_pattern
 if TYPE_CHECKING:
     from airflow.timetables.interval import CronDataIntervalTimetable
 
-UNRESTRICTED = TimeRestriction(earliest=None, latest=None, catchup=True)
+_UNRESTRICTED = TimeRestriction(earliest=None, latest=None, catchup=True)
 
 
 class Intervals:
@@ -34,7 +34,7 @@ class Intervals:
 
     def after(self, interval: DataInterval) -> DataInterval:
         """Return the interval after ``interval``; raise ``ValueError`` if the cron expression has none."""
-        info = self.next_within(interval, UNRESTRICTED)
+        info = self.next_within(interval, _UNRESTRICTED)
         if info is None or info.data_interval is None:
             raise ValueError(f"no interval of {self.cron!r} follows {interval}")
         return info.data_interval

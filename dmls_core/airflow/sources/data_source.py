@@ -28,12 +28,12 @@ from dmls_core.spec.data_table import Source
 from dmls_core.store import DataObject, ObjectInfo, Store, layout
 from dmls_core.store.source_snapshots import find_snapshot
 
-KEY = "data.source."
+_KEY = "data.source."
 
 BEGINNING = datetime(1900, 1, 1, tzinfo=UTC)
 """``:start`` of a run without a first interval, as databases without earlier dates can compare it."""
 
-SNAPSHOT_LIMITS = sandbox.Limits(memory=4 << 30, seconds=3600, cpu_seconds=3600)
+_SNAPSHOT_LIMITS = sandbox.Limits(memory=4 << 30, seconds=3600, cpu_seconds=3600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class SourceReader:
                 )
             except PlatformError as error:
                 hint = "ask the platform team to test the connection, and upload the spec again"
-                return Findings((ValidationIssue(str(error), hint=hint, key=f"{KEY}connection"),))
+                return Findings((ValidationIssue(str(error), hint=hint, key=f"{_KEY}connection"),))
             except UserError as error:
                 return Findings(error.issues)
         issues = (replace(issue, file=self.source.label, line=None) for issue in findings.issues)
@@ -108,7 +108,7 @@ class SourceReader:
                 ValidationIssue(
                     "there are no files",
                     hint="correct the path, or upload the spec again when the files are there",
-                    key=f"{KEY}path",
+                    key=f"{_KEY}path",
                     file=self.source.connection,
                     found=str(self.source.path),
                 )
@@ -119,7 +119,7 @@ class SourceReader:
                 ValidationIssue(
                     "the name of the file does not show its format",
                     hint=naming_hint(unknown[0]),
-                    key=f"{KEY}path",
+                    key=f"{_KEY}path",
                     file=self.source.connection,
                     found=unknown[0],
                 )
@@ -218,7 +218,7 @@ class SourceReader:
         parts.mkdir()
         writer = SnapshotWriter(parts, DataLimits.from_environment().rows)
         with open_rows(
-            self.team, source.connection, table=source.table, query=source.query, between=between, key=KEY
+            self.team, source.connection, table=source.table, query=source.query, between=between, key=_KEY
         ) as rows:
             writer.add(rows.names, [])
             for batch in islice(rows.batches, batches):
@@ -246,7 +246,7 @@ class SourceReader:
                 [] if every_column else self._used,
                 str(target),
                 [file.key for file in files],
-                limits=SNAPSHOT_LIMITS,
+                limits=_SNAPSHOT_LIMITS,
                 file=files[0].key,
             )
         except DataError as error:

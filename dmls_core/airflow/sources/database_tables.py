@@ -25,7 +25,7 @@ from dmls_core.spec.data_table import PARAMETER
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult, Engine, Executable
 
-FETCHED = 5_000
+_FETCHED = 5_000
 """Rows that a server-side cursor returns at a time."""
 
 _SQLITE_READS = {
@@ -101,7 +101,7 @@ def open_rows(
         deadline = time.monotonic() + seconds
         try:
             statement = _prepare(database, seconds, table, query, between, key)
-            streaming = database.execution_options(stream_results=True, yield_per=FETCHED)
+            streaming = database.execution_options(stream_results=True, yield_per=_FETCHED)
             result = streaming.execute(statement)
             yield Rows(_names(result, key), _batches(result, deadline, seconds, key))
         except SQLAlchemyError as error:
@@ -227,7 +227,7 @@ def _names(result: CursorResult[Any], key: str) -> list[str]:
 def _batches(
     result: CursorResult[Any], deadline: float, seconds: int, key: str
 ) -> Iterator[Sequence[Sequence[Any]]]:
-    for batch in result.partitions(FETCHED):
+    for batch in result.partitions(_FETCHED):
         yield batch
         if time.monotonic() >= deadline:
             raise _too_slow(seconds, key)

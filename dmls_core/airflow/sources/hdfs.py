@@ -9,7 +9,7 @@ from fsspec.implementations.webhdfs import WebHDFS
 
 schemes = ["hdfs", "webhdfs"]
 
-PORT = 9870
+_PORT = 9870
 
 
 class Hdfs(WebHDFS):  # type: ignore[misc]
@@ -43,7 +43,7 @@ def get_fs(conn_id: str | None, storage_options: dict[str, str] | None = None) -
         raise ValueError("the connection has no host: write the address of the name node there")
     kerberos = bool(extra.get("kerberos"))
     options = {
-        "port": connection.port or PORT,
+        "port": connection.port or _PORT,
         "kerberos": kerberos,
         "user": None if kerberos else connection.login,
         "password": None if kerberos else connection.password or None,

@@ -23,7 +23,7 @@ from dmls_core.spec.data_table import Source
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-S3_SCHEMES = ("s3", "s3a", "s3n")
+_S3_SCHEMES = ("s3", "s3a", "s3n")
 
 _HINT = "select less by [columns] features, or ask the platform team to raise DMLS_INTAKE_SOURCE_SECONDS"
 
@@ -149,7 +149,7 @@ class LakeReader:
         ) as error:
             raise connection_failure(name, error) from error
         scheme = str(self.source.lake).partition("://")[0]
-        if scheme not in S3_SCHEMES:
+        if scheme not in _S3_SCHEMES:
             what = "a catalog" if self.source.iceberg else f"{scheme}://"
             message = f"it is one of AWS, which reads s3:// and not {what}"
             raise connection_failure(name, PlatformError(message))
@@ -199,7 +199,7 @@ _CREDENTIALS = {
         ),
     },
     "iceberg": {
-        **dict.fromkeys(S3_SCHEMES, re.compile(r"(s3|client)\.access-key-id|s3\.anonymous")),
+        **dict.fromkeys(_S3_SCHEMES, re.compile(r"(s3|client)\.access-key-id|s3\.anonymous")),
         **dict.fromkeys(_GOOGLE_SCHEMES, re.compile(r"gcs\.oauth2\.token")),
         **dict.fromkeys(
             _AZURE_SCHEMES, re.compile(r"adls\.(connection-string|account-key|sas-token|client-secret|token)")
@@ -221,14 +221,14 @@ def _check_credentials(source: Source, extra: Mapping[str, str]) -> None:
     scheme, separator, _ = str(source.lake).partition("://")
     if not separator:
         return
-    if scheme not in S3_SCHEMES + _GOOGLE_SCHEMES + _AZURE_SCHEMES:
+    if scheme not in _S3_SCHEMES + _GOOGLE_SCHEMES + _AZURE_SCHEMES:
         raise PlatformError(f"DMLS reads no tables from {scheme}://: use s3://, gs:// or abfss://")
     names = _CREDENTIALS["delta" if source.delta else "iceberg"].get(scheme)
     if names and any(
         names.fullmatch(name.lower()) and value not in ("", "false") for name, value in extra.items()
     ):
         return
-    remedy = "make it one of type AWS" if scheme in S3_SCHEMES else "add them to its extra"
+    remedy = "make it one of type AWS" if scheme in _S3_SCHEMES else "add them to its extra"
     raise PlatformError(f"it has no credentials for {scheme}://: {remedy}")
 
 

@@ -18,7 +18,7 @@ from dmls_core.errors import DataError, DmlsError, ValidationIssue
 from dmls_core.spec.partitions import parse_names
 from dmls_core.store import ObjectInfo
 
-CHUNK = 8 << 20
+_CHUNK = 8 << 20
 
 _MODIFIED = ("LastModified", "last_modified", "mtime", "modificationTime")
 """What file systems call the time of a file's last write."""
@@ -76,7 +76,7 @@ class ObjectFiles:
         path = self._folder + info.key.removeprefix(self._prefix)
         try:
             with self._fs.open(path, "rb", cache_type="readahead") as source, target.open("wb") as file:
-                while block := source.read(CHUNK):
+                while block := source.read(_CHUNK):
                     file.write(block)
             self._fs.invalidate_cache()
             now = _info(info.key, self._fs.info(path))

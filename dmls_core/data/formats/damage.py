@@ -23,7 +23,7 @@ from dmls_core.errors import DataError, DmlsError, PlatformError, ValidationIssu
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS}
 """Error numbers of the operating system that say nothing about a file's content, such as a full disk."""
 
-STDERR = 2
+_STDERR = 2
 
 _OF_RUST = re.compile(r"\(os error (\d+)\)")
 
@@ -51,8 +51,8 @@ def _held_back() -> Iterator[None]:
     panicked = False
     with tempfile.TemporaryFile() as held:
         sys.stderr.flush()
-        original = os.dup(STDERR)
-        os.dup2(held.fileno(), STDERR)
+        original = os.dup(_STDERR)
+        os.dup2(held.fileno(), _STDERR)
         try:
             yield
         except BaseException as error:
@@ -60,11 +60,11 @@ def _held_back() -> Iterator[None]:
             raise
         finally:
             sys.stderr.flush()
-            os.dup2(original, STDERR)
+            os.dup2(original, _STDERR)
             os.close(original)
             held.seek(0)
             if not panicked:
-                with open(STDERR, "wb", closefd=False) as shown:
+                with open(_STDERR, "wb", closefd=False) as shown:
                     shutil.copyfileobj(held, shown)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-WORDS = frozenset(
+_WORDS = frozenset(
     {"\\n", "n.a.", "n.a", "na.", "n/d", "n.d.", "n.v.", "nil", "none", "null", "(null)", "[null]"}
     | {"missing", "unknown", "undefined", "not available", "no data", "blank", "(blank)", "empty"}
     | {"#ref!", "#value!", "#div/0!", "#null!", "#name?", "#num!", "k.a.", "k. a.", "s/d", "s.d.", "n/e"}
@@ -85,7 +85,7 @@ def find_marks(columns: Iterable[Sequence[Any]], dates: re.Pattern[str]) -> tupl
 
 def is_usual(text: str) -> bool:
     """Return whether people write a text in place of a missing value."""
-    return bool(_SYMBOLS.fullmatch(text)) or text.lower() in WORDS
+    return bool(_SYMBOLS.fullmatch(text)) or text.lower() in _WORDS
 
 
 def _is_category(mark: str, texts: Mapping[str, int]) -> bool:
@@ -93,7 +93,7 @@ def _is_category(mark: str, texts: Mapping[str, int]) -> bool:
     if mark not in texts:
         return False
     others = [text for text in texts if text != mark]
-    if mark.lower() in WORDS and len(mark) > _SHORT:
+    if mark.lower() in _WORDS and len(mark) > _SHORT:
         return True  # such as "unknown": a category that people choose
     return all(len(text) <= _SHORT for text in others)
 

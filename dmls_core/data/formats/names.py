@@ -13,7 +13,7 @@ from dmls_core.errors import PlatformError
 if TYPE_CHECKING:
     from dmls_core.spec.data_table import Data
 
-GROUP: extensions.Group = "dmls.formats"
+_GROUP: extensions.Group = "dmls.formats"
 
 COMPRESSED = (".gz", ".zst", ".zip")
 
@@ -31,18 +31,18 @@ def load_format(name: str) -> Format:
         PlatformError: there is none, or its class is incomplete.
     """
     try:
-        loaded = extensions.load(GROUP, name)()
+        loaded = extensions.load(_GROUP, name)()
     except TypeError as error:
-        raise PlatformError(f"extension {name!r} in {GROUP!r}: {error}") from error
+        raise PlatformError(f"extension {name!r} in {_GROUP!r}: {error}") from error
     if not isinstance(loaded, Format):
-        raise PlatformError(f"extension {name!r} in {GROUP!r} is not a subclass of Format")
+        raise PlatformError(f"extension {name!r} in {_GROUP!r} is not a subclass of Format")
     return loaded
 
 
 @cache
 def formats() -> tuple[Format, ...]:
     """Return the installed formats by name."""
-    return tuple(load_format(name) for name in extensions.names(GROUP))
+    return tuple(load_format(name) for name in extensions.names(_GROUP))
 
 
 @cache
@@ -67,7 +67,7 @@ def plain_endings() -> tuple[str, ...]:
 
 
 @cache
-def text_endings() -> tuple[str, ...]:
+def _text_endings() -> tuple[str, ...]:
     """Return the endings of text that is not compressed."""
     return tuple(suffix for one in formats() if one.is_text for suffix in one.suffixes)
 
@@ -82,7 +82,7 @@ def prose_endings() -> tuple[str, ...]:
 def converted_endings() -> tuple[str, ...]:
     """Return the endings of files that are converted first."""
     suffixes = [suffix for one in formats() for suffix in one.suffixes]
-    text = [ending for ending in text_endings() if ending != _PROSE]
+    text = [ending for ending in _text_endings() if ending != _PROSE]
     return (
         *(suffix for suffix in suffixes if suffix not in (*plain_endings(), _PROSE)),
         ".zip",
@@ -103,7 +103,7 @@ def is_data_name(name: str) -> bool:
 
 def is_plain_text(name: str) -> bool:
     """Return whether a file is text that is not compressed, by its name: its beginning is read alone."""
-    return name.lower().endswith(text_endings())
+    return name.lower().endswith(_text_endings())
 
 
 def usual_endings() -> str:

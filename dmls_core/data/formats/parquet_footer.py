@@ -9,7 +9,7 @@ MARK = b"PAR1"
 USUAL = 1 << 20
 """Bytes from the end in which the footer of most files lies."""
 
-LONGEST = 64 << 20
+_LONGEST = 64 << 20
 """Longest footer that is read: 10,000 columns take 1 MB for each group of rows."""
 
 
@@ -21,5 +21,5 @@ def read_footer(size: int, read: Callable[[int, int], bytes]) -> bytes:
     tail = read(max(0, size - USUAL), USUAL)
     if not tail.endswith(MARK):
         return tail
-    needed = min(size, LONGEST, int.from_bytes(tail[-8:-4], "little") + 8)
+    needed = min(size, _LONGEST, int.from_bytes(tail[-8:-4], "little") + 8)
     return tail if needed <= len(tail) else read(size - needed, needed)

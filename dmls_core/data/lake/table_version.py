@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 32_768
 """Rows that are read at a time."""
 
-BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 20
 """Bytes that are read at a time of each column of a Parquet file."""
 
 _CLOCK_CHANGE = timedelta(hours=2)
@@ -107,7 +107,7 @@ def open_parquet(file: pa.NativeFile) -> pq.ParquetFile:
     """Return a Parquet file that is read as batches are needed; by default, pyarrow reads all of it."""
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES, coerce_int96_timestamp_unit="us")
+    return pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER_BYTES, coerce_int96_timestamp_unit="us")
 
 
 def no_version(what: str, value: str, hint: str) -> DataError:

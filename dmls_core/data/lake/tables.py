@@ -21,7 +21,7 @@ from dmls_core.settings import DataLimits
 if TYPE_CHECKING:
     import pyarrow as pa
 
-GROUP_ROWS = 131_072
+_GROUP_ROWS = 131_072
 """Rows of a row group in the copy."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -145,8 +145,8 @@ class _Writer:
         self.rows += batch.num_rows
         check_rows(self.rows, self._most)
         self._waiting.append(batch)
-        if sum(waiting.num_rows for waiting in self._waiting) >= GROUP_ROWS:
-            self._write(GROUP_ROWS)
+        if sum(waiting.num_rows for waiting in self._waiting) >= _GROUP_ROWS:
+            self._write(_GROUP_ROWS)
 
     def _write(self, least: int) -> None:
         """Write the rows that wait, and keep less than ``least``."""
@@ -154,7 +154,7 @@ class _Writer:
 
         table = pa.Table.from_batches(self._waiting, self._schema)
         count = table.num_rows // least * least
-        self._file.write_table(table.slice(0, count), row_group_size=GROUP_ROWS)
+        self._file.write_table(table.slice(0, count), row_group_size=_GROUP_ROWS)
         self._waiting = table.slice(count).to_batches()
 
 

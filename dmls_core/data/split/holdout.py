@@ -15,7 +15,7 @@ from dmls_core.data.table.table import Table, check_classes, check_row_counts, s
 from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.spec import Spec
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _by_roles(table: Table, roles: RowRoles, spec: Spec) -> Holdout:
         _check_count(roles.times, spec, "columns.time", "times", 2)
         first = first_of_last(roles.times, spec.evaluation.holdout)
         held = roles.times >= first
-        since = EPOCH + timedelta(microseconds=first)
+        since = _EPOCH + timedelta(microseconds=first)
         _check_count(roles.times[~held], spec, "columns.time", "times before the held-out rows", 1)
     else:
         groups = np.zeros(table.n_rows, np.int64) if roles.groups is None else roles.groups
@@ -95,7 +95,7 @@ def _by_roles(table: Table, roles: RowRoles, spec: Spec) -> Holdout:
     return Holdout(train, test, roles, since, _size_warning(len(test), expected, table.n_rows))
 
 
-LEAST_TIMES = 20
+_LEAST_TIMES = 20
 """Different times from which rows in their order look like a series."""
 
 
@@ -110,7 +110,7 @@ def order_warning(table: Table, roles: RowRoles) -> str:
         seen.add(column.name)
         days = table.matrix[:, position]  # the first part of a date
         steps = np.diff(days[~np.isnan(days)])
-        if (steps != 0).sum() >= LEAST_TIMES - 1 and ((steps >= 0).all() or (steps <= 0).all()):
+        if (steps != 0).sum() >= _LEAST_TIMES - 1 and ((steps >= 0).all() or (steps <= 0).all()):
             return (
                 f"the rows are in the order of {column.name!r}, but held out at random: the score may not "
                 f'hold for later rows. Set [columns] time = "{column.name}" and [evaluation] split = "time".'

@@ -129,7 +129,7 @@ def first_row(series: pl.Series, texts: pl.Series) -> int:
     return int(series.cast(pl.String).is_in(texts.implode()).fill_null(value=False).arg_max() or 0)
 
 
-def sort_texts(texts: Iterable[str]) -> list[str]:
+def _sort_texts(texts: Iterable[str]) -> list[str]:
     """Sort texts as numbers if all are numbers, else by their characters."""
     texts = sorted(texts)
     try:
@@ -279,7 +279,7 @@ def _category(
             hint=f"{EXCLUDE}, or merge rare values",
         )
     spelled = {text: category_text(text, not_missing) for text in texts.frame["text"].to_list()}
-    categories = sort_texts({text for text in spelled.values() if text is not None})
+    categories = _sort_texts({text for text in spelled.values() if text is not None})
     codes = {text: float(code) for code, text in enumerate(categories)}
     values = pl.Series([codes.get(text or "") for text in spelled.values()], dtype=pl.Float32)
     return TableColumn(series.name, tuple(categories)), replace_texts(
@@ -350,7 +350,7 @@ def _target_classes(
     for text, shared in rule.items():
         spellings.setdefault(shared, set()).add(text.strip())
     names = {shared: next(iter(some)) if len(some) == 1 else shared for shared, some in spellings.items()}
-    labels = sort_texts(names.values())
+    labels = _sort_texts(names.values())
     if len(labels) < 2:
         return ColumnIssue(
             series.name,

@@ -25,7 +25,7 @@ def read_date(series: pl.Series, order: DateOrder, used: Collection[str]) -> lis
     texts = DistinctTexts.of(series).frame["text"]
     if texts.is_empty():
         return no_values(series.name)
-    date = fitting_feature(series.name, texts.to_list(), order)
+    date = _fitting_feature(series.name, texts.to_list(), order)
     if date is None:
         return _not_a_date(series, texts, order)
     if date.days and not date.encode(texts.to_list())[:, -1].any():
@@ -40,7 +40,7 @@ def read_date(series: pl.Series, order: DateOrder, used: Collection[str]) -> lis
     ]
 
 
-def fitting_feature(name: str, texts: Collection[str], order: DateOrder) -> DateFeature | None:
+def _fitting_feature(name: str, texts: Collection[str], order: DateOrder) -> DateFeature | None:
     """Return the feature that reads all texts, of dates in the order or of times; None if there is none."""
     features = (DateFeature(name, order, times=True, days=days) for days in (True, False))
     return next((date for date in features if all(is_date(text, date) for text in texts)), None)
@@ -56,7 +56,7 @@ def is_date(text: str, date: DateFeature) -> bool:
 
 def fitting_orders(texts: Collection[str]) -> tuple[DateOrder, ...]:
     """Return the orders in which all texts are dates, or times."""
-    return tuple(order for order in ORDERS if fitting_feature("", texts, order))
+    return tuple(order for order in ORDERS if _fitting_feature("", texts, order))
 
 
 def _not_a_date(series: pl.Series, texts: pl.Series, order: DateOrder) -> ColumnIssue:

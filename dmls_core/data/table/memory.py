@@ -12,7 +12,7 @@ from dmls_core.errors import DataError, ValidationIssue
 from dmls_core.settings import DataLimits
 from dmls_core.spec import Spec
 
-TRAINER = 190 << 20
+_TRAINER = 190 << 20
 """Memory of a trainer's interpreter and libraries that no file backs (``tests/bench/plan_memory.py``)."""
 
 MATRICES = 2.5
@@ -42,7 +42,7 @@ class TableSize:
     @property
     def least_memory(self) -> int:
         """Return the bytes that a trainer needs at least: libraries, and the matrix or parts of it."""
-        return TRAINER + min(int(MATRICES * self.matrix_bytes), STORED + STORED_ROW * self.rows)
+        return _TRAINER + min(int(MATRICES * self.matrix_bytes), STORED + STORED_ROW * self.rows)
 
 
 def measure_table(paths: Sequence[Path], spec: Spec) -> TableSize:
@@ -67,7 +67,7 @@ def check_memory(size: TableSize, limit: int) -> None:
         return
     enough = -(-need // (256 * MIB)) * 256
     hint = f'raise [resources] memory to "{enough} MiB"'
-    share = (limit - TRAINER) / (MATRICES * size.matrix_bytes)
+    share = (limit - _TRAINER) / (MATRICES * size.matrix_bytes)
     if share > 0:  # of the table, which then fits in memory
         features, rows = max(1, int(share * size.features)), int(share * size.rows)
         hint += f", keep at most {features:,} of the [columns] features, or upload a sample of {rows:,} rows"

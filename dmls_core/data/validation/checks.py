@@ -13,7 +13,7 @@ from dmls_core.data.encoder import MISSING, category_text
 from dmls_core.data.validation.expectations import Expectation, ExpectationType
 from dmls_core.data.validation.facts import ColumnFacts, TableFacts
 
-SHOWN = 5
+_SHOWN = 5
 """Unexpected values in a message."""
 
 
@@ -91,7 +91,7 @@ def _values(facts: ColumnFacts) -> pl.Series:
 
 
 def _first(values: pl.Series) -> tuple[Any, ...]:
-    return tuple(values.unique(maintain_order=True).head(SHOWN).to_list())
+    return tuple(values.unique(maintain_order=True).head(_SHOWN).to_list())
 
 
 def _within(observed: int, arguments: dict[str, Any]) -> CheckResult:

@@ -48,7 +48,7 @@ finally:
     for _name in _hidden:
         del sys.modules[_name]
 
-MAX_COLUMNS = 100
+_MAX_COLUMNS = 100
 """Columns on the page."""
 
 Results = Sequence[tuple[Expectation, CheckResult]]
@@ -59,7 +59,7 @@ def write_docs(results: Results, named_columns: Collection[str], folder: Path) -
     columns = dict.fromkeys(expectation.column for expectation, _ in results if expectation.column)
     failed = dict.fromkeys(expectation.column for expectation, result in results if not result.success)
     first = dict.fromkeys(name for name in (*failed, *named_columns, *columns) if name in columns)
-    shown = frozenset(list(first)[:MAX_COLUMNS])
+    shown = frozenset(list(first)[:_MAX_COLUMNS])
     checks = [
         _result(expectation, result)
         for expectation, result in results

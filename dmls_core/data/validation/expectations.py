@@ -40,8 +40,8 @@ TYPES: dict[ExpectationType, str] = {
 }
 """The names in Great Expectations."""
 
-FEATURE_MISSING = 0.95
-TARGET_MISSING = 0.5
+_FEATURE_MISSING = 0.95
+_TARGET_MISSING = 0.5
 
 _FLOATS = ["float", "float32", "float64"]
 
@@ -104,7 +104,7 @@ def _row_count(declared: Expectations) -> Expectation:
 
 
 def _missing(name: str, spec: Spec, column: ColumnExpectation) -> Expectation:
-    default = TARGET_MISSING if name == spec.columns.target else FEATURE_MISSING
+    default = _TARGET_MISSING if name == spec.columns.target else _FEATURE_MISSING
     shares = (column.max_missing, spec.expectations.max_missing, default)
     share = next(share for share in shares if share is not None)
     statement = f"at most {100 * share:g} % of the values are missing" if share else "no value is missing"

@@ -19,10 +19,10 @@ from dmls_core.spec.definitions import Scalar
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-MIN_TRIALS = 8
+_MIN_TRIALS = 8
 """Completed trials below which hyperparameters have no importance."""
 
-MAX_TRIALS = 1_000
+_MAX_TRIALS = 1_000
 
 LENGTH = "n_estimators"
 """The hyperparameter that says how far a trial was trained; not comparable between pruned trials."""
@@ -51,7 +51,7 @@ def comparable_trials(
     each learning rate needs a different one.
     """
     complete = [trial for trial in scored if trial.get("state") != "pruned"]
-    if len(complete) >= MIN_TRIALS or len(complete) == len(scored):
+    if len(complete) >= _MIN_TRIALS or len(complete) == len(scored):
         return ComparableTrials(complete, complete)
     sizes = _common_sizes(scored) if forests else []
     if sizes:
@@ -116,7 +116,7 @@ def hyperparameter_importances(
     whereas functional ANOVA fits a forest. The trials are complete and have all ``names``; ``logs`` are those
     with a logarithmic search space.
     """
-    if len(trials) < MIN_TRIALS or len({trial["value"] for trial in trials}) < 3:
+    if len(trials) < _MIN_TRIALS or len({trial["value"] for trial in trials}) < 3:
         return {}
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
@@ -136,7 +136,7 @@ def hyperparameter_importances(
             params={name: _value(trial["params"][name], varied[name]) for name in varied},
             distributions=varied,
         )
-        for trial in trials[:: -(-len(trials) // MAX_TRIALS)]
+        for trial in trials[:: -(-len(trials) // _MAX_TRIALS)]
     )
     try:
         shares = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())

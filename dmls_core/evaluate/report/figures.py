@@ -8,7 +8,7 @@ from typing import Any
 
 from dmls_core.html.formats import shorten
 
-LABEL_LENGTH = 120
+_LABEL_LENGTH = 120
 """Characters of a name in a figure; its axes shorten names further."""
 
 
@@ -53,4 +53,4 @@ def bar_figure(
 
 def label(text: object) -> str:
     """Return a text as a figure's tooltips show it."""
-    return shorten(text, LABEL_LENGTH)
+    return shorten(text, _LABEL_LENGTH)

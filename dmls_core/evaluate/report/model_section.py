@@ -10,26 +10,26 @@ from dmls_core.evaluate.report.figures import Figure, bar_figure, label
 from dmls_core.html import Matrix, TableData
 from dmls_core.html.formats import shorten
 
-MAX_FEATURES = 25
+_MAX_FEATURES = 25
 
-MAX_PAIRS = 15
+_MAX_PAIRS = 15
 """Confused pairs of classes that are listed if the matrix is too large."""
 
-MAX_SIDE_BY_SIDE = 6
+_MAX_SIDE_BY_SIDE = 6
 """Classes up to which the confusion matrix is next to the scores."""
 
-MAX_CLASSES = 50
+_MAX_CLASSES = 50
 """Rows of the table of classes."""
 
-VISIBLE_CLASSES = 25
+_VISIBLE_CLASSES = 25
 
-MAX_MATRIX = 25
+_MAX_MATRIX = 25
 """Classes up to which the confusion matrix is a table."""
 
-MAX_MAP = 200
+_MAX_MAP = 200
 """Classes up to which the confusion matrix is a map."""
 
-LEGEND_LENGTH = 28
+_LEGEND_LENGTH = 28
 """Characters of a class in a legend."""
 
 
@@ -48,16 +48,16 @@ def content(result: Mapping[str, Any], diagnostics: Diagnostics, target: str) ->
             "figures": _regression_figures(diagnostics, target),
         }
     total = max(1, sum(map(sum, confusion)))
-    large = len(labels) > MAX_MATRIX
+    large = len(labels) > _MAX_MATRIX
     shown, more = _class_tables(labels, confusion)
     return {
         "scores": scores,
         "residuals": None,
-        "side_by_side": len(labels) <= MAX_SIDE_BY_SIDE,
+        "side_by_side": len(labels) <= _MAX_SIDE_BY_SIDE,
         "matrix": None if large else Matrix(labels, confusion),
-        "map": _confusion_map(labels, confusion) if large and len(labels) <= MAX_MAP else None,
+        "map": _confusion_map(labels, confusion) if large and len(labels) <= _MAX_MAP else None,
         "confused": _confused_pairs(labels, confusion) if large else None,
-        "listed": MAX_CLASSES if len(labels) > MAX_CLASSES else 0,
+        "listed": _MAX_CLASSES if len(labels) > _MAX_CLASSES else 0,
         "n_classes": len(labels),
         "classes": shown,
         "more_classes": more,
@@ -76,10 +76,10 @@ def _class_tables(
         precision = right / predicted[code] if predicted[code] else None
         rows.append([name, held, precision, right / held if held else None])
     header = ["class", "rows", "precision", "recall"]
-    if len(rows) > MAX_CLASSES:
-        rows = sorted(rows, key=lambda row: (row[3] is None, row[3]))[:MAX_CLASSES]
-    more = rows[VISIBLE_CLASSES:]
-    return TableData(header, rows[:VISIBLE_CLASSES]), TableData(header, more) if more else None
+    if len(rows) > _MAX_CLASSES:
+        rows = sorted(rows, key=lambda row: (row[3] is None, row[3]))[:_MAX_CLASSES]
+    more = rows[_VISIBLE_CLASSES:]
+    return TableData(header, rows[:_VISIBLE_CLASSES]), TableData(header, more) if more else None
 
 
 def _confused_pairs(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> TableData | None:
@@ -90,7 +90,7 @@ def _confused_pairs(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -
         if count and true != predicted
     ]
     pairs.sort(key=lambda pair: (-pair[0], pair[1], pair[2]))
-    rows = [[labels[true], labels[predicted], count] for count, true, predicted in pairs[:MAX_PAIRS]]
+    rows = [[labels[true], labels[predicted], count] for count, true, predicted in pairs[:_MAX_PAIRS]]
     return TableData(["true", "predicted", "rows"], rows) if rows else None
 
 
@@ -102,7 +102,7 @@ def feature_content(result: Mapping[str, Any], diagnostics: Diagnostics) -> dict
             "Importance in the model",
             "Share of the trees' decisions that each feature contributes; features with many values are "
             "overestimated.",
-            dict(shares[:MAX_FEATURES]),
+            dict(shares[:_MAX_FEATURES]),
             "share",
             percentages=True,
         )
@@ -114,8 +114,8 @@ def feature_content(result: Mapping[str, Any], diagnostics: Diagnostics) -> dict
     header = ["feature", "importance in the model", "permutation importance", "± standard deviation"]
     return {
         "figures": figures,
-        "hidden": max(0, len(shares) - MAX_FEATURES),
-        "table": TableData(header, rows[:MAX_FEATURES]),
+        "hidden": max(0, len(shares) - _MAX_FEATURES),
+        "table": TableData(header, rows[:_MAX_FEATURES]),
     }
 
 
@@ -178,7 +178,7 @@ def _curves(title: str, text: str, values: Mapping[str, Any]) -> Figure:
 
 def _named(curve: Curve, labels: Sequence[str], area: str) -> dict[str, Any]:
     """Return a curve with its name for the legend."""
-    name = "all classes" if curve["code"] < 0 else shorten(labels[curve["code"]], LEGEND_LENGTH)
+    name = "all classes" if curve["code"] < 0 else shorten(labels[curve["code"]], _LEGEND_LENGTH)
     return {"name": f"{name} ({area} {curve['area']:.3f})", **curve}
 
 

@@ -12,7 +12,7 @@ from dmls_core.evaluate.report.figures import Figure
 from dmls_core.html import TableData, chart_scripts, render_page
 from dmls_core.html.formats import Formatted, describe_ensemble, number, setting, shorten
 
-FEATURES_LENGTH = 400
+_FEATURES_LENGTH = 400
 """Characters of all listed feature names."""
 
 
@@ -86,7 +86,7 @@ def _asked(spec: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]
 
 def _listed(names: Sequence[str]) -> str:
     shown = list(map(shorten, names))
-    while len(shown) > 1 and sum(map(len, shown)) > FEATURES_LENGTH:
+    while len(shown) > 1 and sum(map(len, shown)) > _FEATURES_LENGTH:
         shown.pop()
     more = f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else ""
     return ", ".join(shown) + more

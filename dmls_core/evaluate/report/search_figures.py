@@ -16,16 +16,16 @@ from dmls_core.html.leaderboard import score_history
 
 TrialData = Mapping[str, Any]
 
-MAX_POINTS = 2_000
+_MAX_POINTS = 2_000
 """Dots in all slices at most."""
 
-MAX_LINES = 250
+_MAX_LINES = 250
 """Trials in the parallel coordinates at most."""
 
-MAX_AXES = 10
+_MAX_AXES = 10
 """Hyperparameters in the parallel coordinates and the slices at most."""
 
-MAX_LEVELS = 60
+_MAX_LEVELS = 60
 """Values on an axis of the score map at most."""
 
 
@@ -52,12 +52,12 @@ def parallel(
     note: str = "",
 ) -> Figure:
     """Draw each trial as a line across its hyperparameters to its score; better trials are brighter."""
-    names = names[:MAX_AXES]
+    names = names[:_MAX_AXES]
     ordered = sorted(trials, key=lambda trial: trial["value"], reverse=direction == "maximize")
-    if len(ordered) > MAX_LINES:
+    if len(ordered) > _MAX_LINES:
         # The best trials are all shown, and a sample of the rest.
-        rest = ordered[MAX_LINES // 2 :]
-        ordered = ordered[: MAX_LINES // 2] + rest[:: math.ceil(len(rest) / (MAX_LINES // 2))]
+        rest = ordered[_MAX_LINES // 2 :]
+        ordered = ordered[: _MAX_LINES // 2] + rest[:: math.ceil(len(rest) / (_MAX_LINES // 2))]
     values = {
         "names": names,
         "logs": sorted(logs),
@@ -88,7 +88,7 @@ def slices(
     trials: Sequence[TrialData], names: Sequence[str], logs: frozenset[str], metric: str
 ) -> list[Figure]:
     """Draw, for each hyperparameter, the scores of the trials against its values."""
-    drawn = trials[:: max(1, math.ceil(len(trials) / (MAX_POINTS // max(1, len(names)))))]
+    drawn = trials[:: max(1, math.ceil(len(trials) / (_MAX_POINTS // max(1, len(names)))))]
     scores = [trial["value"] for trial in drawn]
     return [
         Figure(
@@ -103,7 +103,7 @@ def slices(
             },
             height=200,
         )
-        for name in names[:MAX_AXES]
+        for name in names[:_MAX_AXES]
     ]
 
 
@@ -182,7 +182,7 @@ def surface(trial: Mapping[str, Any], metric: str, direction: str, smallest: int
 
 
 def _thinned(count: int) -> list[int]:
-    every = math.ceil(count / MAX_LEVELS)
+    every = math.ceil(count / _MAX_LEVELS)
     return sorted({*range(0, count, every), count - 1})
 
 

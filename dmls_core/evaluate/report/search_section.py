@@ -22,21 +22,21 @@ from dmls_core.models import CATALOGUE
 
 Trial = Mapping[str, Any]
 
-LEADERS = 10
+_LEADERS = 10
 """Trials of the leaderboard that are always visible."""
 
-MAX_LEADERBOARD = 200
+_MAX_LEADERBOARD = 200
 """Trials of the leaderboard in all."""
 
-MAX_COLUMNS = 12
+_MAX_COLUMNS = 12
 """Hyperparameters of the leaderboard."""
 
-MAX_MESSAGES = 5
+_MAX_MESSAGES = 5
 """Failed trials whose message is shown."""
 
-STATES = ("complete", "pruned", "failed")
+_STATES = ("complete", "pruned", "failed")
 
-FORESTS = ("random-forest", "extra-trees")
+_FORESTS = ("random-forest", "extra-trees")
 
 
 def content(result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def content(result: Mapping[str, Any], spec: Mapping[str, Any], trials: Sequence
     failed = [trial for trial in trials if trial["value"] is None]
     models = list(dict.fromkeys(_model(trial, result) for trial in scored))
     board = _leaderboard(merge_repeats(scored), metric, direction)
-    messages = [[trial["number"], trial.get("message", "")] for trial in failed[:MAX_MESSAGES]]
+    messages = [[trial["number"], trial.get("message", "")] for trial in failed[:_MAX_MESSAGES]]
     return {
         "notes": [
             _states_note(trials, result),
@@ -67,7 +67,7 @@ def _model(trial: Trial, result: Mapping[str, Any]) -> str:
 
 
 def _is_forest(model: str) -> bool:
-    return model in CATALOGUE and CATALOGUE[model].family in FORESTS
+    return model in CATALOGUE and CATALOGUE[model].family in _FORESTS
 
 
 def _spaces(spec: Mapping[str, Any], model: str) -> Mapping[str, Mapping[str, Any]]:
@@ -77,7 +77,7 @@ def _spaces(spec: Mapping[str, Any], model: str) -> Mapping[str, Mapping[str, An
 def _states_note(trials: Sequence[Trial], result: Mapping[str, Any]) -> str:
     """Say how the trials ended, and why there are fewer than requested if there are."""
     counts = Counter(trial.get("state", "complete") for trial in trials)
-    ended = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
+    ended = ", ".join(f"{counts[state]:,} {state}" for state in _STATES if counts[state])
     text = f"{counted(len(trials), 'trial')}: {ended}."
     if repeats := sum(trial.get("same_as") is not None for trial in trials):
         text += f" {repeats:,} of them repeat the configuration of another one: they share its row."
@@ -173,7 +173,7 @@ def _leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[
     folds = any(len(trial.get("values", ())) > 1 for trial in trials)
     # Several models have different hyperparameters, which share one column.
     names = [] if several else list(dict.fromkeys(name for trial in trials for name in trial["params"]))
-    names = names[:MAX_COLUMNS]
+    names = names[:_MAX_COLUMNS]
     header = ["rank", "trial", *(["model"] if several else []), metric, *(["spread"] if folds else [])]
     header += ["state", "seconds", *(["hyperparameters"] if several else names)]
     best = abs(ordered[0]["value"]) if ordered else 0.0
@@ -189,12 +189,12 @@ def _leaderboard(trials: Sequence[Trial], metric: str, direction: str) -> tuple[
             Formatted(f"{trial['seconds']:,.2f}"),
             *([_all_settings(trial)] if several else [_one_setting(trial, name) for name in names]),
         ]
-        for rank, trial in enumerate(ordered[:MAX_LEADERBOARD], start=1)
+        for rank, trial in enumerate(ordered[:_MAX_LEADERBOARD], start=1)
     ]
     style = "board described" if several else "board"
     first = next((at for at, row in enumerate(rows) if row[0] is None), len(rows))
-    more = TableData(header, rows[LEADERS:], style, muted=first - LEADERS) if rows[LEADERS:] else None
-    return TableData(header, rows[:LEADERS], style, highlighted=0, muted=first), more
+    more = TableData(header, rows[_LEADERS:], style, muted=first - _LEADERS) if rows[_LEADERS:] else None
+    return TableData(header, rows[:_LEADERS], style, highlighted=0, muted=first), more
 
 
 def _score(value: float, digits: int | None) -> Formatted:
@@ -251,7 +251,7 @@ def search_insight(
         ordered = sorted(compared.trials.trials, key=lambda trial: trial["value"], reverse=descending)
         ranked = [
             {"number": trial["number"], "value": trial["value"], "params": dict(trial["params"])}
-            for trial in ordered[:MAX_LEADERBOARD]
+            for trial in ordered[:_MAX_LEADERBOARD]
         ]
         insights.append(
             {

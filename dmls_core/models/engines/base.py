@@ -35,7 +35,7 @@ Array = Any
 Forest = Any
 """A forest of scikit-learn or cuML; neither library is typed."""
 
-TREELITE = "treelite"
+_TREELITE = "treelite"
 """The export format that Triton's FIL backend serves: a Treelite checkpoint."""
 
 _PARALLEL_CELLS = 20_000
@@ -123,7 +123,7 @@ class Fitted(ABC):
             A function that predicts from these files, in the shapes of ``predict``. Training compares its
             predictions with those of the model before it publishes the files.
         """
-        raise NotImplementedError(f"{type(self).__name__} has the export format {TREELITE!r}")
+        raise NotImplementedError(f"{type(self).__name__} has the export format {_TREELITE!r}")
 
 
 class Engine(ABC):
@@ -169,7 +169,7 @@ class Engine(ABC):
     sample_weights: ClassVar[bool] = False
     external_memory: ClassVar[bool] = False
     distributed: ClassVar[bool] = False
-    export_format: ClassVar[str] = TREELITE
+    export_format: ClassVar[str] = _TREELITE
     target_scale: ClassVar[tuple[float, float]] = (1e-7, 1e28)  # scikit-learn splits no variance below 2e-16
     categories: tuple[int, ...] = ()
     """Positions of the columns with codes of categories, 0, 1, 2, ...; only with ``native_categories``."""

@@ -38,7 +38,7 @@ _HYPERPARAMETERS = (
     ),
 )
 
-MODELS = boosted_models(
+_MODELS = boosted_models(
     "catboost",
     "CatBoost's boosted oblivious trees",
     _HYPERPARAMETERS,
@@ -123,7 +123,7 @@ class CatBoostEngine(Booster):
 
     name = "catboost"
     device = "cpu"
-    models = MODELS
+    models = _MODELS
     packages = ("catboost", "treelite")
     libraries = ("catboost", "numpy", "treelite")
     arguments = {  # noqa: RUF012

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from dmls_core.models.engines.base import FloatArray
 
-BINS = 128
+_BINS = 128
 """Bins per column: cuML's default, fixed here so that no release changes it."""
 
 _STREAMS = 8
 """Trees that grow at once. Their number changes no tree: each draws from the seed and its own number."""
 
-NOT_RECORDED = frozenset({"verbose", "output_type", "handle", "n_streams", "max_batch_size"})
+_NOT_RECORDED = frozenset({"verbose", "output_type", "handle", "n_streams", "max_batch_size"})
 """Parameters of cuML that do not change the model."""
 
 
@@ -74,7 +74,7 @@ class FittedCumlForest(FittedTrees):
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
-        library = {k: v for k, v in self._forest.get_params().items() if k not in NOT_RECORDED}
+        library = {k: v for k, v in self._forest.get_params().items() if k not in _NOT_RECORDED}
         return CumlForestEngine.recorded(self._settings, library)
 
     def to_treelite(self) -> treelite.Model:
@@ -139,7 +139,7 @@ class CumlForestEngine(CudaEngine, ForestEngine):
         forest = (_recording(forest_class) if record else forest_class)(
             **self.library_arguments(settings),
             oob_score=record,
-            n_bins=min(BINS, len(features)),
+            n_bins=min(_BINS, len(features)),
             n_streams=_STREAMS,
             random_state=seed,
             output_type="cupy",

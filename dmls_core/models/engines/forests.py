@@ -165,7 +165,7 @@ RANDOM_FORESTS = (
     _forest("random-forest", "classification", "Trees on random samples of the rows that vote for a class."),
     _forest("random-forest", "regression", "The mean of trees on random samples of the rows."),
 )
-EXTRA_TREES = (
+_EXTRA_TREES = (
     _forest("extra-trees", "classification", "Trees with random thresholds that vote for a class."),
     _forest("extra-trees", "regression", "The mean of trees with random thresholds."),
 )
@@ -178,7 +178,7 @@ ESTIMATORS = {
 }
 """(family, task) -> class in ``sklearn.ensemble``."""
 
-NOT_RECORDED = frozenset({"n_jobs", "verbose", "warm_start"})
+_NOT_RECORDED = frozenset({"n_jobs", "verbose", "warm_start"})
 """Parameters of scikit-learn that do not change the model."""
 
 
@@ -204,7 +204,7 @@ class FittedForest(FittedTrees):
 
     def parameters(self) -> dict[str, Scalar | None]:
         """Return every effective parameter."""
-        library = {k: v for k, v in self.forest.get_params(deep=False).items() if k not in NOT_RECORDED}
+        library = {k: v for k, v in self.forest.get_params(deep=False).items() if k not in _NOT_RECORDED}
         return SklearnForestEngine.recorded(self.settings, library)
 
     def to_treelite(self) -> treelite.Model:
@@ -219,7 +219,7 @@ class SklearnForestEngine(GrowingForestEngine):
 
     name = "sklearn-forests"
     device = "cpu"
-    models = (*RANDOM_FORESTS, *EXTRA_TREES)
+    models = (*RANDOM_FORESTS, *_EXTRA_TREES)
     packages = ("sklearn", "treelite")
     libraries = ("scikit-learn", "numpy", "treelite")
     sample_weights = True

@@ -66,7 +66,7 @@ _HYPERPARAMETERS = (
     ),
 )
 
-MODELS = boosted_models(
+_MODELS = boosted_models(
     "lightgbm",
     "LightGBM's boosted trees",
     _HYPERPARAMETERS,
@@ -168,7 +168,7 @@ class LightGBMEngine(Booster):
 
     name = "lightgbm"
     device = "cpu"
-    models = MODELS
+    models = _MODELS
     packages = ("lightgbm", "treelite")
     libraries = ("lightgbm", "numpy", "treelite")
     arguments = {"max_depth": Argument(values={"none": -1})}  # noqa: RUF012

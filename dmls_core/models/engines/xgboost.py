@@ -75,7 +75,7 @@ _HYPERPARAMETERS = (
     ),
 )
 
-MODELS = boosted_models(
+_MODELS = boosted_models(
     "xgboost",
     "XGBoost's boosted trees",
     _HYPERPARAMETERS,
@@ -105,7 +105,7 @@ HISTOGRAM_BYTES = 64 * 2**20
 """Memory for the cached histograms of nodes, of 16 bytes per bin. XGBoost caches up to 65,536 of them (14 GB
 at 54 columns and 256 bins), and computes others again; on 60,000 x 54 rows, depth 12 took no longer."""
 
-ALIASES = frozenset({"eta", "gamma", "min_split_loss", "alpha", "lambda", "seed", "nthread", "n_jobs"})
+_ALIASES = frozenset({"eta", "gamma", "min_split_loss", "alpha", "lambda", "seed", "nthread", "n_jobs"})
 """XGBoost's second names for parameters that the spec's hyperparameters or the seed already set."""
 
 
@@ -153,7 +153,7 @@ class FittedXGBoost(FittedBooster):
         }
         return self._engine.recorded(
             self._settings,
-            {name: text for name, text in library.items() if name not in ALIASES and text != ""},
+            {name: text for name, text in library.items() if name not in _ALIASES and text != ""},
         )
 
     def can_stop_earlier(self) -> bool:
@@ -177,7 +177,7 @@ class XGBoostEngine(Booster):
 
     name = "xgboost"
     device: ClassVar[Device] = "cpu"
-    models = MODELS
+    models = _MODELS
     packages: ClassVar[tuple[str, ...]] = ("xgboost", "treelite")
     libraries: ClassVar[tuple[str, ...]] = ("xgboost", "numpy", "treelite")
     arguments: ClassVar[Mapping[str, Argument]] = {

@@ -34,7 +34,7 @@ rounds, and lost 0.009 of the cross-validated r2 of LightGBM on diabetes."""
 _EARLY = 3
 """The first rung is at a third of all rounds at the latest."""
 
-PATIENCE = 0.4
+_PATIENCE = 0.4
 """A booster stops once this share of its rounds has not improved the score ..."""
 
 _MIN_PATIENCE = 2.0
@@ -70,7 +70,7 @@ def rung_rounds(learning_rate: float, last: int) -> tuple[int, ...]:
 
 def has_plateaued(rounds: int, best: int, learning_rate: float) -> bool:
     """Return whether a booster with its best score at ``best`` rounds stops at ``rounds``."""
-    return rounds - best >= max(PATIENCE * rounds, _MIN_PATIENCE / learning_rate)
+    return rounds - best >= max(_PATIENCE * rounds, _MIN_PATIENCE / learning_rate)
 
 
 TIE_BREAK = 1e-6

@@ -21,7 +21,7 @@ from dmls_core.search.forest.trees import Nodes, Tree, TreeBuilder, build_trees,
 from dmls_core.search.task import SearchTask
 from dmls_core.spec.definitions import Scalar
 
-NODE_BYTES = 64
+_NODE_BYTES = 64
 """Memory of a node in scikit-learn, without its value."""
 
 CHUNK = 2**18
@@ -78,7 +78,7 @@ class IncrementalForest(SummedForest):
     def nbytes(self) -> int:
         """Approximate memory in bytes."""
         nodes = sum(tree.node_count for tree in self._trees)
-        return int(nodes * (NODE_BYTES + 8 * self.outputs) + self._sums.nbytes)
+        return int(nodes * (_NODE_BYTES + 8 * self.outputs) + self._sums.nbytes)
 
     def grow(self, trees: int) -> None:
         """Grow to ``trees`` trees; see ``ForestScorer.grow``."""

@@ -26,7 +26,7 @@ _MIN_FIRST_ROWS = 36_000
 _MAX_FIRST_TREES = 24
 """Trees up to which ``_MIN_FIRST_ROWS`` raises the first rung."""
 
-CONFIDENCE = 1.645
+_CONFIDENCE = 1.645
 """Standard errors between two scores at which the better one is better with 95 % confidence."""
 
 _NEGLIGIBLE_GAIN = 0.05
@@ -299,6 +299,6 @@ def survivors(
         confidence_of(scores[best] - scores[one], jackknifes[best] - jackknifes[one])
         for one in range(len(scores))
     ]
-    limit = 0.5 * (1 + math.erf(CONFIDENCE / math.sqrt(2)))
+    limit = 0.5 * (1 + math.erf(_CONFIDENCE / math.sqrt(2)))
     going_on = [one for one in order[: max_survivors(len(order))] if confidence[one] < limit]
     return going_on, confidence

@@ -15,11 +15,11 @@ from dmls_core.spec.definitions import NONE, Choice, Hyperparameter, Range, Scal
 
 TREES = "n_estimators"
 
-PRUNING = ("max_depth", "min_samples_split", "min_impurity_decrease")
+_PRUNING = ("max_depth", "min_samples_split", "min_impurity_decrease")
 """Hyperparameters that only stop a tree: scikit-learn's depth-first builder checks them before it searches
 for a node's best split or once it has found it, and never chooses another split for them."""
 
-_COVERED: Mapping[str, tuple[str, ...]] = {"cpu": PRUNING, "gpu": PRUNING[:2]}
+_COVERED: Mapping[str, tuple[str, ...]] = {"cpu": _PRUNING, "gpu": _PRUNING[:2]}
 """Device -> pruning hyperparameters that a grown tree covers. cuML's trees record rows but no impurity of
 nodes. They grow level by level, and a node's draw of columns depends on the number of nodes split before it,
 so no draw depends on the depth limit."""
@@ -82,7 +82,7 @@ def _always(space: Space, name: str, default: Scalar) -> bool:
 def partition_space(task: SearchTask, space: Space) -> PartitionedSpace:
     """Partition ``space``; see ``structural``."""
     split = structural(space, task.engine.device)
-    pruning = [name for name in PRUNING if name in space.searched and name not in split.searched]
+    pruning = [name for name in _PRUNING if name in space.searched and name not in split.searched]
     points = _LIMIT_POINTS.get(len(pruning), 1)
     axes = {name: axis(space.searched[name], points) for name in pruning}
     limits = tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))

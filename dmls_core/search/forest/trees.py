@@ -19,7 +19,7 @@ from dmls_core.spec.definitions import Direction, Scalar
 _EPSILON = float(np.finfo(np.double).eps)
 """Number that scikit-learn adds to a split's gain before comparing it with ``min_impurity_decrease``."""
 
-LEAF = -1
+_LEAF = -1
 _NO_FEATURE = -2
 """scikit-learn's values of a leaf's children, and of its feature and threshold."""
 
@@ -120,13 +120,13 @@ def prune_tree(tree: Tree, limits: Mapping[str, Scalar], rows: int, bins: Bins |
     stops = grown.stops([limits], rows)[:, 0]
     leaf_of = grown.pruned_leaves([limits], rows)[:, 0]
     kept_nodes = np.flatnonzero(leaf_of == np.arange(len(leaf_of)))
-    new_position = np.full(len(leaf_of), LEAF)
+    new_position = np.full(len(leaf_of), _LEAF)
     new_position[kept_nodes] = np.arange(len(kept_nodes))
     state = tree.__getstate__()
     nodes = state["nodes"][kept_nodes].copy()
-    leaf = stops[kept_nodes] | (nodes["left_child"] == LEAF)
+    leaf = stops[kept_nodes] | (nodes["left_child"] == _LEAF)
     for side in ("left_child", "right_child"):
-        nodes[side] = np.where(leaf, LEAF, new_position[nodes[side]])
+        nodes[side] = np.where(leaf, _LEAF, new_position[nodes[side]])
     nodes["feature"][leaf] = _NO_FEATURE
     nodes["threshold"][leaf] = _NO_FEATURE
     if bins:
@@ -156,7 +156,7 @@ def best_limits(scores: NDArray[np.float64], direction: Direction) -> int:
 _DRAWN = np.iinfo(np.int32).max
 """Upper bound of the seeds that scikit-learn draws for trees."""
 
-AHEAD = 2
+_AHEAD = 2
 """Trees per thread that grow or wait at once; more would only take memory."""
 
 Result = TypeVar("Result")
@@ -292,7 +292,7 @@ def build_trees(
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for seed in seeds:
-            if len(waiting) == AHEAD * threads:
+            if len(waiting) == _AHEAD * threads:
                 yield waiting.popleft().result()
             waiting.append(pool.submit(_build_then, builder, seed, then))
         while waiting:

@@ -25,7 +25,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 _RUNG = "dmls:rung"
 """Attribute of a promotion: jackknife and convergence of its rung."""
 
-ENDED = "dmls:ended"
+_ENDED = "dmls:ended"
 """Attribute: the trial has ended and takes part in no further rung."""
 
 
@@ -75,7 +75,7 @@ class Promotions:
 
     def end(self, trial: Trial) -> None:
         """Record that a trial takes part in no further rung."""
-        attributes = {NUMBER: trial.number, ENDED: True, TRIAL: self._storage.dump(trial)}
+        attributes = {NUMBER: trial.number, _ENDED: True, TRIAL: self._storage.dump(trial)}
         self._study.add_trial(
             create_trial(state=TrialState.COMPLETE, value=trial.value, user_attrs=attributes)
         )
@@ -85,7 +85,7 @@ class Promotions:
         return {
             trial.user_attrs[NUMBER]: self._storage.load(trial.user_attrs[TRIAL])
             for trial in self.claims.trials()
-            if trial.user_attrs.get(ENDED)
+            if trial.user_attrs.get(_ENDED)
         }
 
 

@@ -27,10 +27,10 @@ _HEARTBEAT_INTERVAL = 10
 _GRACE_PERIOD = 60
 """Seconds without a heartbeat after which another worker takes over the trial."""
 
-LOCK_SECONDS = 300
+_LOCK_SECONDS = 300
 """Maximum seconds to wait for another worker that claims or ends a trial."""
 
-LOCKS = 0x646D6C73
+_LOCKS = 0x646D6C73
 """Class of DMLS's advisory locks, which no other program in the database uses."""
 
 _SESSION = "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
@@ -92,10 +92,10 @@ class StudyDatabase:
     def locked(self, name: str) -> Iterator[None]:
         """Take PostgreSQL's advisory lock; see ``StudyStorage.locked``."""
         with reaching(), self._locks.begin() as connection:
-            connection.execute(sqlalchemy.text(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"))
+            connection.execute(sqlalchemy.text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
             connection.execute(
                 sqlalchemy.text("SELECT pg_advisory_xact_lock(:locks, hashtext(:name))"),
-                {"locks": LOCKS, "name": name},
+                {"locks": _LOCKS, "name": name},
             )
             yield
 

@@ -31,10 +31,10 @@ from dmls_core.search.trial import Trial
 _MAX_FAILURES = 10
 """Failed trials in a row after which a model gets no further trial."""
 
-STOPPED = "dmls:stopped"
+_STOPPED = "dmls:stopped"
 """Attribute of a study: the search was stopped, and no trial starts."""
 
-CLOSED = "dmls:closed"
+_CLOSED = "dmls:closed"
 """Attribute of a study: the time was up, or early stopping ended the search."""
 
 ReadTrials = Callable[[], Sequence[Trial]]
@@ -104,7 +104,7 @@ class SearchStudy:
                 if model in self._studies and (record is None or record.state == "stale"):
                     self._studies[model].adopt(replace(trial, model=model))
             if leader:
-                self._first.set_user_attr(STOPPED, False)
+                self._first.set_user_attr(_STOPPED, False)
         return True
 
     def claim(
@@ -139,7 +139,7 @@ class SearchStudy:
         """Return the next claim; ``None`` if the records have changed."""
         running = any(record.state == "running" for record in records.values())
         rest: Literal["others", "end"] = "others" if running else "end"
-        if self._first.user_attrs.get(STOPPED):
+        if self._first.user_attrs.get(_STOPPED):
             return rest
         turn: Literal["wait", "others", "end"] = rest
         if not self._closing(records, late=late, should_stop=should_stop):
@@ -272,7 +272,7 @@ class SearchStudy:
     def stop(self) -> None:
         """Start no further trial in any worker."""
         with self._storage.locked(self._name):
-            self._first.set_user_attr(STOPPED, True)
+            self._first.set_user_attr(_STOPPED, True)
 
     def first_progress(self) -> SearchProgress | None:
         """Return the progress of a first rung of successive halving; ``None`` for other searches."""
@@ -291,14 +291,14 @@ class SearchStudy:
         }
 
     def _closing(self, records: Mapping[int, TrialRecord], *, late: bool, should_stop: ShouldStop) -> bool:
-        if self._first.user_attrs.get(CLOSED):
+        if self._first.user_attrs.get(_CLOSED):
             return True
         if len({record.model for record in records.values()}) < len(self._studies):
             return False
         ended = [record.trial for _, record in sorted(records.items()) if record.trial]
         if late or (len({trial.model for trial in ended}) == len(self._studies) and should_stop(ended)):
             # Permanently: trials that successive halving ends must not reopen the search.
-            self._first.set_user_attr(CLOSED, True)
+            self._first.set_user_attr(_CLOSED, True)
             return True
         return False
 

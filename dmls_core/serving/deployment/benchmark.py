@@ -1,7 +1,7 @@
 """Choose a candidate's scaling by a short benchmark while it is published.
 
 Only the candidate is loaded again and called; the served version is not touched. The benchmark takes about
-``SECONDS``. On a slow or busy server, or without a clear difference, the simplest scaling stays.
+``_SECONDS``. On a slow or busy server, or without a clear difference, the simplest scaling stays.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dmls_core.serving.triton.model_config import CANDIDATE, SIMPLEST, Scaling, 
 from dmls_core.serving.triton.tensors import table_tensors
 from dmls_core.settings import ServingLimits
 
-SECONDS = 3.0
+_SECONDS = 3.0
 """Time limit of the benchmark: afterwards nothing is started, and no load is waited for."""
 
-CLIENTS = 8
-REQUESTS = 2
+_CLIENTS = 8
+_REQUESTS = 2
 """Requests of a client's turn: one row to the forest, then one row to the table endpoint."""
 
 WINDOWS, WINDOW_SECONDS = 3, 0.12
@@ -96,7 +96,7 @@ def choose_scaling(deployment: Deployment, version: int) -> ScalingChoice:
 
 
 def compare_scalings(
-    measure: Measure, alternatives: Sequence[Scaling], seconds: float = SECONDS
+    measure: Measure, alternatives: Sequence[Scaling], seconds: float = _SECONDS
 ) -> ScalingChoice:
     """Return the first alternative that is clearly better than the simplest scaling, or the simplest.
 
@@ -147,10 +147,10 @@ def _rates(client: TritonClient, turn: Callable[[TritonClient], object]) -> tupl
     def start() -> None:
         began[0] = time.monotonic()
 
-    ready = threading.Barrier(CLIENTS, action=start)
+    ready = threading.Barrier(_CLIENTS, action=start)
 
     def work() -> None:
-        caller = client.again(timeout=SECONDS)
+        caller = client.again(timeout=_SECONDS)
         try:
             turn(caller)  # connects
             ready.wait()
@@ -165,7 +165,7 @@ def _rates(client: TritonClient, turn: Callable[[TritonClient], object]) -> tupl
         finally:
             caller.close()
 
-    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
+    threads = [threading.Thread(target=work) for _ in range(_CLIENTS)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -174,4 +174,4 @@ def _rates(client: TritonClient, turn: Callable[[TritonClient], object]) -> tupl
         raise failures[0]
     windows = np.floor((np.asarray(answered) - began[0]) / WINDOW_SECONDS).astype(int)
     turns = np.bincount(windows, minlength=WINDOWS)[:WINDOWS]
-    return tuple(np.round(turns * REQUESTS / WINDOW_SECONDS, 1).tolist())
+    return tuple(np.round(turns * _REQUESTS / WINDOW_SECONDS, 1).tolist())

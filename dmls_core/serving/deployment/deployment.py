@@ -25,7 +25,7 @@ from dmls_core.serving.triton.loading import load_candidate, load_version, serve
 from dmls_core.serving.triton.model_config import CANDIDATE, CHALLENGER, table_name
 from dmls_core.serving.triton.placement import select_servers, unload_leftovers, update_leftovers
 
-KEEP = 3
+_KEEP = 3
 """Verified versions that stay in the repository, the served one included."""
 
 Finish = Callable[[int, int | None], None]
@@ -66,7 +66,7 @@ class Deployment:
         run_key: str = "",
         *,
         max_latency_ms: float | None = None,
-        keep: int = KEEP,
+        keep: int = _KEEP,
         options: ServingOptions | None = None,
         finish: Finish | None = None,
     ) -> DeployedVersion:
@@ -107,7 +107,7 @@ class Deployment:
         version: int,
         *,
         max_latency_ms: float | None = None,
-        keep: int = KEEP,
+        keep: int = _KEEP,
         options: ServingOptions | None = None,
         finish: Finish | None = None,
     ) -> DeployedVersion:

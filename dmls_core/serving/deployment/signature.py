@@ -29,7 +29,7 @@ UNSIGNED = (SIGNATURE_FILE, "card.html", "dmls.json")
 What ``dmls.json`` says of a version, its number and the files' checksums, the version's signature says too.
 """
 
-DAMAGED = f"{SIGNATURE_FILE} is damaged or made with another key"
+_DAMAGED = f"{SIGNATURE_FILE} is damaged or made with another key"
 
 _PUBLIC_KEY = re.compile(r"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----\n?", re.DOTALL)
 _DIFFERENCES = re.compile(r"(Extra|Missing) files [^:]*: ([^\"\\]+)[\"\\]|Hash mismatch for \\?'([^'\\]+)")
@@ -102,8 +102,8 @@ def problem(folder: Path, keys: list[str]) -> str:
         texts = envelope["payload"], envelope["signatures"][0]["sig"]
         # The last bits of a base64 text are not decoded.
         intact = all(base64.b64encode(base64.b64decode(text)).decode() == text for text in texts)
-        return "" if intact else DAMAGED
-    return next((text for text in problems if text != DAMAGED), DAMAGED)
+        return "" if intact else _DAMAGED
+    return next((text for text in problems if text != _DAMAGED), _DAMAGED)
 
 
 def _verifier(key: str) -> verifying.Config:
@@ -122,7 +122,7 @@ def _describe(error: Exception) -> str:
         f"{changed} was changed" if changed else f"{what.lower()} files: {files}"
         for what, files, changed in _DIFFERENCES.findall(str(error))
     ]
-    return "; ".join(differences) or DAMAGED
+    return "; ".join(differences) or _DAMAGED
 
 
 def _hashing() -> hashing.Config:

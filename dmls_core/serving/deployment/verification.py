@@ -25,10 +25,10 @@ from dmls_core.serving.triton.tensors import table_tensors
 BATCH = 64
 """Rows per request, after a first request with a single row."""
 
-TIMED_REQUESTS = 25
-"""Requests with a single row whose median is the endpoint's latency, after ``WARM_UP`` others."""
+_TIMED_REQUESTS = 25
+"""Requests with a single row whose median is the endpoint's latency, after ``_WARM_UP`` others."""
 
-WARM_UP = 5
+_WARM_UP = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +152,16 @@ class GoldenRows:
     ) -> float:
         """Return the median latency of a request for one row, in milliseconds."""
         taken = []
-        for number in range(WARM_UP + TIMED_REQUESTS):
+        for number in range(_WARM_UP + _TIMED_REQUESTS):
             row = number % len(self.encoded)
             before = time.perf_counter()
             client.infer(endpoint, self.encoded[row : row + 1], version=self.version, protocol=protocol)
             taken.append((time.perf_counter() - before) * 1000)
-        median = statistics.median(taken[WARM_UP:])
+        median = statistics.median(taken[_WARM_UP:])
         if max_latency_ms is not None and median > max_latency_ms:
             raise ServingError(
                 f"{self._subject} over {protocol}: a request for one row takes {median:.3g} ms (median of "
-                f"{TIMED_REQUESTS}); [deploy] max_latency_ms is {max_latency_ms:g}"
+                f"{_TIMED_REQUESTS}); [deploy] max_latency_ms is {max_latency_ms:g}"
             )
         return median
 

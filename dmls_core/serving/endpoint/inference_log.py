@@ -37,7 +37,7 @@ FILE_SECONDS = 300.0
 FOLDER_BYTES = 64 << 20
 """Maximum size of a model's finished files; beyond it the oldest are removed."""
 
-OWN_REQUESTS = "dmls."
+_OWN_REQUESTS = "dmls."
 """Prefix of the ids of DMLS's own requests: golden rows are not user data."""
 
 
@@ -79,7 +79,7 @@ class RequestLog:
         of the first row, if the client has split its rows over several requests with the same id.
         """
         drawn = np.flatnonzero(self._random.random(len(outputs)) < self._share)
-        if not len(drawn) or request_id.startswith(OWN_REQUESTS):
+        if not len(drawn) or request_id.startswith(_OWN_REQUESTS):
             return
         if len(drawn) > REQUEST_ROWS:
             drawn = np.sort(self._random.choice(drawn, REQUEST_ROWS, replace=False))

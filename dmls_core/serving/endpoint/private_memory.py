@@ -8,13 +8,13 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-FOLDER = "/dev/shm/"  # noqa: S108 - POSIX shared memory on Linux
+_FOLDER = "/dev/shm/"  # noqa: S108 - POSIX shared memory on Linux
 
 
 def make_memory_private() -> None:
     """Deny other users the regions that this process has open, which hold requests and answers."""
     with suppress(OSError):
         for line in Path("/proc/self/maps").read_text().splitlines():
-            file = line.partition(FOLDER)[2]
+            file = line.partition(_FOLDER)[2]
             if file and " " not in file:  # not a removed one
-                Path(FOLDER, file).chmod(0o600)
+                Path(_FOLDER, file).chmod(0o600)

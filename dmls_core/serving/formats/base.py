@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from dmls_core.models.engines import Fitted
 
-GROUP: extensions.Group = "dmls.serving_formats"
+_GROUP: extensions.Group = "dmls.serving_formats"
 
-DEFAULT_FORMAT = "treelite"
+_DEFAULT_FORMAT = "treelite"
 """The format of models whose ``model.json`` names none: models of the first releases."""
 
 Predict = Callable[[NDArray[np.float32]], NDArray[Any]]
@@ -234,7 +234,7 @@ class UnregisteredFormat(ServingFormat):
 
 def export_format(name: str) -> ServingFormat:
     """Return the format that an engine exports its models in, whether or not a package serves it."""
-    return serving_format(name) if name in extensions.names(GROUP) else UnregisteredFormat(name)
+    return serving_format(name) if name in extensions.names(_GROUP) else UnregisteredFormat(name)
 
 
 def serving_format(name: str, model: str = "the model") -> ServingFormat:
@@ -244,9 +244,9 @@ def serving_format(name: str, model: str = "the model") -> ServingFormat:
         UserError: no installed package registers the format.
         PlatformError: its module cannot be imported.
     """
-    if name not in extensions.names(GROUP):
+    if name not in extensions.names(_GROUP):
         raise _unregistered(name, model)
-    serving: ServingFormat = extensions.load(GROUP, name)()
+    serving: ServingFormat = extensions.load(_GROUP, name)()
     return serving
 
 
@@ -256,7 +256,7 @@ def format_of(model_json: Mapping[str, Any], model: str = "the model") -> Servin
     Raises:
         UserError: no installed package registers the format.
     """
-    return serving_format(str(model_json.get("format", DEFAULT_FORMAT)), model)
+    return serving_format(str(model_json.get("format", _DEFAULT_FORMAT)), model)
 
 
 def in_process_code(formats: Iterable[ServingFormat]) -> dict[str, str]:
@@ -276,7 +276,7 @@ def _unregistered(name: str, model: str) -> UserError:
     return UserError(
         ValidationIssue(
             f"{model} has the format {name!r}, which no installed package serves",
-            expected=f"one of: {', '.join(extensions.names(GROUP))}",
-            hint=f"install the package that registers it under {GROUP}, or set [deploy] mode to never",
+            expected=f"one of: {', '.join(extensions.names(_GROUP))}",
+            hint=f"install the package that registers it under {_GROUP}, or set [deploy] mode to never",
         )
     )

@@ -30,7 +30,7 @@ A value near zero is a difference of larger ones, whose size limits the precisio
 
 LARGEST = 1e-3
 
-UNIT_ROUNDOFF = 2.0**-24
+_UNIT_ROUNDOFF = 2.0**-24
 
 
 def base_tolerance(*, classification: bool) -> float:
@@ -49,7 +49,7 @@ def model_tolerance(
     if not classification:
         measured /= float(np.abs(double).max(initial=0)) or 1.0
     base = base_tolerance(classification=classification)
-    return min(LARGEST, max(base, 4 * UNIT_ROUNDOFF * math.sqrt(n_trees), 2 * measured))
+    return min(LARGEST, max(base, 4 * _UNIT_ROUNDOFF * math.sqrt(n_trees), 2 * measured))
 
 
 def rows_that_differ(

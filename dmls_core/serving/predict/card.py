@@ -31,7 +31,7 @@ SHOWN = 30
 MAX_COLUMNS = 200
 """Columns in the table and in the examples; of a wider table, the card lists the most important ones."""
 
-LIMITS = (
+_LIMITS = (
     "Outside the ranges above a forest predicts as at their ends: it does not extrapolate.",
     "A category that is not listed is predicted like one that is missing from the training data.",
     "Numbers are 32-bit floating point numbers, as in training.",
@@ -39,7 +39,7 @@ LIMITS = (
     "The metrics were measured on the held-out rows and hold for data like those.",
 )
 
-SIZES = {
+_SIZES = {
     "trees": "Trees",
     "depth": "Depth",
     "nodes": "Nodes",
@@ -49,9 +49,9 @@ SIZES = {
 }
 """Key of a size in ``compact`` and ``ensemble`` of ``result.json`` -> its name on the card."""
 
-MEASURED = ("latency_ms", "score")
+_MEASURED = ("latency_ms", "score")
 
-END = "</main>"
+_END = "</main>"
 """Where ``card_of_deployed`` inserts its section."""
 
 
@@ -64,18 +64,18 @@ def write_card(folder: Path, result: Mapping[str, Any], spec: Mapping[str, Any])
     encoder, golden, model_json = (
         json.loads((folder / f"{name}.json").read_bytes()) for name in ("encoder", "golden", "model")
     )
-    page = render_card(result, spec, Encoder.from_json(encoder), golden, model_json.get("ranges", {}))
+    page = _render_card(result, spec, Encoder.from_json(encoder), golden, model_json.get("ranges", {}))
     (folder / CARD).write_text(page, encoding="utf-8")
 
 
 def card_of_deployed(page: str, facts: Mapping[str, object]) -> str:
-    """Return the page of ``render_card`` with a section on how the model is served: its facts by name."""
+    """Return the page of ``_render_card`` with a section on how the model is served: its facts by name."""
     section = render_fragment("card_serving.html", facts=_table(facts))
-    before, end, after = page.rpartition(END)
+    before, end, after = page.rpartition(_END)
     return f"{before}{section}{end}{after}"
 
 
-def render_card(
+def _render_card(
     result: Mapping[str, Any],
     spec: Mapping[str, Any],
     encoder: Encoder,
@@ -127,7 +127,7 @@ def render_card(
         ),
         n_columns=len(encoder.features),
         calls=_calls(model, encoder, example, encoded),
-        limits=LIMITS,
+        limits=_LIMITS,
         sizes=_sizes(result.get("compact"), ("Before", "After")),
         members=_members(ensemble["members"]) if ensemble else None,
         member_sizes=_sizes(ensemble, ("Best trial alone", "Ensemble")),
@@ -158,8 +158,8 @@ def _sizes(sizes: Mapping[str, Any] | None, heads: tuple[str, str]) -> TableData
         return None
     before, after = sizes["before"], sizes["after"]
     rows = [
-        (label, *(_number(size[key]) if key in MEASURED else f"{size[key]:,}" for size in (before, after)))
-        for key, label in SIZES.items()
+        (label, *(_number(size[key]) if key in _MEASURED else f"{size[key]:,}" for size in (before, after)))
+        for key, label in _SIZES.items()
     ]
     return TableData(("", *heads), rows)
 

@@ -17,14 +17,14 @@ from dmls_core.serving.triton.model_config import BOOKKEEPING, table_name
 
 Target = Literal["triton", "kserve", "onnx"]
 
-TRITON_RELEASE = "25.12-py3"
-TRITON_IMAGE = f"nvcr.io/nvidia/tritonserver:{TRITON_RELEASE}"
+_TRITON_RELEASE = "25.12-py3"
+TRITON_IMAGE = f"nvcr.io/nvidia/tritonserver:{_TRITON_RELEASE}"
 
 MODELS = "models"
 """The folder of an export that is a Triton model repository."""
 
 HTTP, GRPC, METRICS = 8000, 8001, 8002
-STOP_SECONDS = 30
+_STOP_SECONDS = 30
 """Time that Triton gets to answer the requests in flight when its pod ends."""
 
 BASE_MEMORY, MEMORY_FACTOR = 1 << 30, 3
@@ -125,7 +125,7 @@ def _write_manifests(target: Target, out: Path, model: str, version: int, uri: s
     }
     memory = f"{(BASE_MEMORY + MEMORY_FACTOR * size) >> 20}Mi"
     if target == "kserve":
-        name, manifests = "inference-service.yaml", [inference_service(metadata, uri, memory)]
+        name, manifests = "inference-service.yaml", [_inference_service(metadata, uri, memory)]
     else:
         name, manifests = "kubernetes.yaml", [deployment(metadata, model, uri, memory), service(metadata)]
     # Without objects in common: YAML would write them as anchors and references.
@@ -139,7 +139,7 @@ def resource_name(model: str) -> str:
     return (name if name[0].isalpha() else f"m-{name}")[:63].rstrip("-")
 
 
-def inference_service(metadata: Mapping[str, Any], uri: str, memory: str) -> dict[str, Any]:
+def _inference_service(metadata: Mapping[str, Any], uri: str, memory: str) -> dict[str, Any]:
     """Return KServe's ``InferenceService`` for a Triton repository at ``uri``.
 
     Source: https://kserve.github.io/website (API reference, v1beta1).
@@ -147,7 +147,7 @@ def inference_service(metadata: Mapping[str, Any], uri: str, memory: str) -> dic
     model = {
         "modelFormat": {"name": "triton"},
         "protocolVersion": "v2",
-        "runtimeVersion": TRITON_RELEASE,
+        "runtimeVersion": _TRITON_RELEASE,
         "storageUri": uri,
         "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
         "resources": _resources(memory),
@@ -180,7 +180,7 @@ def deployment(metadata: Mapping[str, Any], model: str, uri: str, memory: str) -
             "tritonserver",
             f"--model-repository={uri}",
             "--disable-auto-complete-config",
-            f"--exit-timeout-secs={STOP_SECONDS // 2}",
+            f"--exit-timeout-secs={_STOP_SECONDS // 2}",
         ],
         "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
         "envFrom": [{"secretRef": {"name": f"{name}-storage", "optional": True}}],
@@ -197,7 +197,7 @@ def deployment(metadata: Mapping[str, Any], model: str, uri: str, memory: str) -
     }
     pod = {
         "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": STOP_SECONDS,
+        "terminationGracePeriodSeconds": _STOP_SECONDS,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": 1000,

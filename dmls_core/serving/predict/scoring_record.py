@@ -15,7 +15,7 @@ from dmls_core.visible_text import visible
 
 logger = logging.getLogger(__name__)
 
-SCHEMA = 1
+_SCHEMA = 1
 ENDING = ".json"
 
 State = Literal["scoring", "scored", "failed"]
@@ -52,7 +52,7 @@ class ScoringRecord:
 def write_record(store: Store, team: str, job: str, record: ScoringRecord) -> ScoringRecord:
     """Write a file's record, and return it with the time of this update."""
     written = replace(record, updated=datetime.now(UTC).isoformat(timespec="seconds"))
-    content = {"schema": SCHEMA, **asdict(written)}
+    content = {"schema": _SCHEMA, **asdict(written)}
     store.put(layout.scored_file(team, job, record.file) + ENDING, json.dumps(content, indent=1).encode())
     return written
 

@@ -20,7 +20,7 @@ from dmls_core.serving.triton.model_config import BOOKKEEPING, check_model_name
 from dmls_core.store import ObjectInfo, Store
 
 INTENTS = f"{BOOKKEEPING}/intents/"
-SCHEMA = 1
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Intent:
 def write_intent(store: Store, model: str, intent: Intent) -> None:
     """Record a change before it begins; raise ServingError if the repository does not answer."""
     with failing(f"record what becomes of {model}"):
-        store.put(_key(model), json.dumps({"schema": SCHEMA, **asdict(intent)}).encode())
+        store.put(_key(model), json.dumps({"schema": _SCHEMA, **asdict(intent)}).encode())
 
 
 def read_intent(store: Store, model: str) -> Intent | None:

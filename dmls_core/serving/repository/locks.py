@@ -20,7 +20,7 @@ LEASE_SECONDS = 30.0
 """Duration of a lease that is not renewed; a killed publisher keeps others out for this long."""
 
 RENEW_SECONDS = 5.0
-PAUSE_SECONDS = 0.2
+_PAUSE_SECONDS = 0.2
 
 
 class BusyError(ServingError):
@@ -40,7 +40,7 @@ def file_lock(path: Path, model: str, timeout: float) -> Iterator[None]:
             if time.monotonic() > deadline:
                 file.seek(0)
                 raise _held(model, file.read().strip())
-            time.sleep(PAUSE_SECONDS / 4)
+            time.sleep(_PAUSE_SECONDS / 4)
         file.truncate(0)
         file.write(_me())
         file.flush()
@@ -58,7 +58,7 @@ def lease(store: Store, key: str, model: str, timeout: float) -> Iterator[Publis
     while holder := held.take():
         if time.monotonic() > deadline:
             raise _held(model, holder)
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(_PAUSE_SECONDS)
     ended = threading.Event()
     renewing = threading.Thread(target=held.keep, args=[ended], daemon=True)
     renewing.start()

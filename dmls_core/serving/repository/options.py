@@ -12,7 +12,7 @@ from dmls_core.serving.repository.files import failing
 from dmls_core.serving.triton.model_config import BOOKKEEPING, CHALLENGER, SIMPLEST, Scaling, check_model_name
 from dmls_core.store import Store
 
-SCHEMA = 1
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ServingOptions:
     def as_json(self) -> dict[str, Any]:
         """Return the content of ``options.json``."""
         return {
-            "schema": SCHEMA,
+            "schema": _SCHEMA,
             "log_share": self.log_share,
             "log_leave_out": list(self.log_leave_out),
             "canary": asdict(self.canary) if self.canary else None,
@@ -142,7 +142,7 @@ def write_scaling_choice(
 ) -> None:
     """Record a version's choice, and remove those of versions that are not in ``versions``."""
     choices = {v: c for v, c in _read_choices(store, model).items() if v in versions} | {version: choice}
-    content = {"schema": SCHEMA, "versions": {str(v): c.as_json() for v, c in sorted(choices.items())}}
+    content = {"schema": _SCHEMA, "versions": {str(v): c.as_json() for v, c in sorted(choices.items())}}
     with failing(f"write the scaling of {model}"):
         store.put(_choices_key(model), json.dumps(content).encode())
 

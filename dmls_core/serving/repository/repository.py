@@ -64,18 +64,18 @@ from dmls_core.store import Store, open_store
 MODEL_FILES = ("encoder.json", "golden.json", MODEL_JSON)
 """Files of a version besides those that Triton reads: verification and clients read them."""
 
-CODE = (".py", ".pyc", ".so")
+_CODE = (".py", ".pyc", ".so")
 """Endings of files that Python imports: Triton's Python backend does so from a version's folder."""
 
-REMEMBERED = 100
+_REMEMBERED = 100
 """Verified versions that the record names, the latest ones; far fewer stay in the repository."""
 
-LEAST_KEPT = 2
+_LEAST_KEPT = 2
 """The served version and the one to roll back to."""
 
-LOCK_SECONDS = 10.0
+_LOCK_SECONDS = 10.0
 
-SIMILAR_SIZE = 2.0
+_SIMILAR_SIZE = 2.0
 """Factor up to which two forests are of similar size: the scaling of the one suits the other."""
 
 
@@ -115,7 +115,7 @@ class Repository:
         return Path(self.store.url)
 
     @contextmanager
-    def lock(self, name: str, *, timeout: float = LOCK_SECONDS) -> Iterator[None]:
+    def lock(self, name: str, *, timeout: float = _LOCK_SECONDS) -> Iterator[None]:
         """Keep other publishers of this model out.
 
         Raises:
@@ -155,7 +155,7 @@ class Repository:
         with failing(f"write a version of {name}"):
             serving = format_of(read_model_json(folder, name), name)
             sums = checksums(folder, (*serving.files, *MODEL_FILES))
-            if code := [file for file in sums if file.endswith(CODE)]:
+            if code := [file for file in sums if file.endswith(_CODE)]:
                 raise ServingError(f"{name} holds code, which Triton might import: {', '.join(code)}")
             versions = self.versions(name)
             same = (version for version in reversed(versions) if self._sums(name, version) == sums)
@@ -258,7 +258,7 @@ class Repository:
         with failing(f"read the versions of {name}"):
             sizes = sorted(self.size(name, v) for v in (served, version))
             fits = self._configurations.tables.fits(name, [version, served], options, choice.scaling)
-        if not fits or sizes[-1] > SIMILAR_SIZE * sizes[0]:
+        if not fits or sizes[-1] > _SIMILAR_SIZE * sizes[0]:
             return None
         reason = f"as version {served}, with the same columns and a forest of similar size"
         return ScalingChoice(choice.scaling, reason)
@@ -357,7 +357,7 @@ class Repository:
         """Record that ``version`` passed verification."""
         self._files.check_lock(name)
         others = [v for v in self.verified(name) if v != version]
-        verified = [*others[-REMEMBERED + 1 :], version]
+        verified = [*others[-_REMEMBERED + 1 :], version]
         with failing(f"write the record of {name}"):
             self.store.put(self._record(name), json.dumps({"schema": 1, "verified": verified}).encode())
 
@@ -370,7 +370,7 @@ class Repository:
         retained = {
             self.serving(name),
             canary and canary.version,
-            *verified[-max(keep, LEAST_KEPT) :],
+            *verified[-max(keep, _LEAST_KEPT) :],
             max(there, default=None),
         }
         gone = tuple(sorted(there - retained))

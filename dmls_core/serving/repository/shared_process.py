@@ -35,9 +35,9 @@ from dmls_core.serving.triton.shared_process import (
 from dmls_core.store import Store
 
 RECORDS = f"{BOOKKEEPING}/shared"
-SCHEMA = 1
+_SCHEMA = 1
 
-ALIVE = "dmls.alive"
+_ALIVE = "dmls.alive"
 """Id of a request that the shared process answers without a model."""
 
 
@@ -60,7 +60,7 @@ class SharedProcess:
         ``sums``: SHA-256 of the files that the process reads.
         """
         record = {
-            "schema": SCHEMA,
+            "schema": _SCHEMA,
             "model": model,
             "version": version,
             "sha256": dict(sums),
@@ -114,7 +114,7 @@ def process_runs(client: TritonClient) -> bool:
         ServingError: the server itself does not answer.
     """
     try:
-        client.infer_tensors(SHARED, {"number_0": np.zeros((1, 1))}, request_id=ALIVE)
+        client.infer_tensors(SHARED, {"number_0": np.zeros((1, 1))}, request_id=_ALIVE)
     except ServingTimeoutError:
         raise
     except ServingError:

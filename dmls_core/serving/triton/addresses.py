@@ -15,10 +15,10 @@ from dmls_core.errors import PlatformError
 Protocol = Literal["http", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = ("http", "grpc")
 
-DNS = "dns:"
+_DNS = "dns:"
 """Prefix of an address that stands for all servers with a name."""
 
-COPIES = "copies="
+_COPIES = "copies="
 """Beginning of a list whose models are each placed on this number of its servers."""
 
 
@@ -80,12 +80,12 @@ def split_addresses(text: str, resolved: dict[str, list[str]] | None = None) -> 
     addresses = []
     for part in _without_copies(text).split(","):
         address = part.strip()
-        if not address.startswith(DNS):
+        if not address.startswith(_DNS):
             addresses += [address] if address else []
             continue
-        name, _, port = address.removeprefix(DNS).rpartition(":")
+        name, _, port = address.removeprefix(_DNS).rpartition(":")
         if not (name and port.isdecimal()):
-            raise PlatformError(f"{address} is not an address: expected {DNS}NAME:PORT")
+            raise PlatformError(f"{address} is not an address: expected {_DNS}NAME:PORT")
         if name not in resolved:
             resolved[name] = _resolve(name)
         addresses += [f"{host}:{port}" for host in resolved[name]]
@@ -97,7 +97,7 @@ def first_address(text: str) -> str:
 
     A name that stands for several servers stays a name: connections to it are spread over them.
     """
-    return _without_copies(text).partition(",")[0].strip().removeprefix(DNS)
+    return _without_copies(text).partition(",")[0].strip().removeprefix(_DNS)
 
 
 def split_copies(text: str) -> int:
@@ -107,19 +107,19 @@ def split_copies(text: str) -> int:
         PlatformError: it is not a number from 1.
     """
     first, _, _ = text.strip().partition(",")
-    if not first.startswith(COPIES):
+    if not first.startswith(_COPIES):
         return 0
-    number = first.removeprefix(COPIES).strip()
+    number = first.removeprefix(_COPIES).strip()
     if not (number.isdecimal() and int(number)):
         raise PlatformError(
-            f"{first!r} in Triton's addresses is not a number: write {COPIES}2 for two servers a model"
+            f"{first!r} in Triton's addresses is not a number: write {_COPIES}2 for two servers a model"
         )
     return int(number)
 
 
 def _without_copies(text: str) -> str:
     first, _, others = text.strip().partition(",")
-    return others if first.startswith(COPIES) else text
+    return others if first.startswith(_COPIES) else text
 
 
 def _resolve(name: str) -> list[str]:

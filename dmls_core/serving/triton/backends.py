@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 BackendKind = Literal["genuine", "stand-in", "shared"]
 
-STAND_IN_FILE = "model.py"
+_STAND_IN_FILE = "model.py"
 """What Triton reports as the runtime of a backend that is a Python file; a library has none."""
 
 
@@ -15,4 +15,4 @@ def backend_of(config: Mapping[str, Any]) -> BackendKind:
     """Return which backend serves a model, by its configuration as Triton returns it."""
     if config.get("platform") == "ensemble":
         return "shared"
-    return "stand-in" if config.get("runtime") == STAND_IN_FILE else "genuine"
+    return "stand-in" if config.get("runtime") == _STAND_IN_FILE else "genuine"

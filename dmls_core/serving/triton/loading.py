@@ -12,7 +12,7 @@ from dmls_core.serving.triton.model_config import CANDIDATE, table_name
 RESTART_SECONDS = 60.0
 """Longest wait for a crashed server: its supervisor restarts it, and it loads models before it answers."""
 
-PAUSE = 0.5
+_PAUSE = 0.5
 
 
 def load_version(client: TritonClient, model: str, version: int) -> None:
@@ -96,4 +96,4 @@ def _serves(client: TritonClient, model: str, version: int | None, end: float) -
                 return True
         if time.monotonic() > end:
             return False
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)

@@ -17,14 +17,14 @@ from dmls_core.errors import ServingError
 
 log = logging.getLogger(__name__)
 
-FOLDER = "/dev/shm"  # noqa: S108 - POSIX shared memory on Linux
+_FOLDER = "/dev/shm"  # noqa: S108 - POSIX shared memory on Linux
 
 START_BYTES = 1 << 16
 
-ALIGNMENT = 64
+_ALIGNMENT = 64
 """Tensors begin at multiples of this many bytes."""
 
-RELEASE_SECONDS = 2.0
+_RELEASE_SECONDS = 2.0
 """Maximum wait until the server frees a region: it answers a request a moment earlier."""
 
 
@@ -53,8 +53,8 @@ class SharedInputs:
         self._client, self._address = client, address
         self._options: dict[str, Any] = {"client_timeout": timeout, "headers": headers}
         self._name, self._handle, self._size = "", None, 0
-        if not Path(FOLDER).is_dir():
-            raise ServingError(f"shared memory needs Linux and its {FOLDER}: connect without shared_memory")
+        if not Path(_FOLDER).is_dir():
+            raise ServingError(f"shared memory needs Linux and its {_FOLDER}: connect without shared_memory")
         self._memory = import_module("tritonclient.utils.shared_memory")
         self._utils = import_module("tritonclient.utils")
         self._open(START_BYTES)
@@ -95,7 +95,7 @@ class SharedInputs:
             content = self._utils.serialize_byte_tensor(values) if texts else values
             size = len(content.item()) if texts else content.nbytes
             placed.append((tensor, content, size, end))
-            end += -(-size // ALIGNMENT) * ALIGNMENT
+            end += -(-size // _ALIGNMENT) * _ALIGNMENT
         if end > self._size:
             self.release()
             self._open(end + end // 4)  # texts differ in length from request to request
@@ -109,7 +109,7 @@ class SharedInputs:
         try:
             self._handle = self._memory.create_shared_memory_region(self._name, key, size, create_only=True)
             # Without room for it, writing to a region would kill this process by a signal.
-            file = os.open(f"{FOLDER}{key}", os.O_RDWR)
+            file = os.open(f"{_FOLDER}{key}", os.O_RDWR)
             try:
                 os.posix_fallocate(file, 0, size)
             finally:
@@ -119,20 +119,20 @@ class SharedInputs:
             self.release()
             if isinstance(error, OSError | self._memory.SharedMemoryException):
                 raise ServingError(
-                    f"{FOLDER} has no room for {size:,} bytes: give it more, or connect without "
+                    f"{_FOLDER} has no room for {size:,} bytes: give it more, or connect without "
                     f"shared_memory ({error})"
                 ) from error
             if isinstance(error, self._utils.InferenceServerException) and not _is_silent(error):
                 raise ServingError(
                     f"Triton at {self._address} cannot use this machine's shared memory: it has to run here, "
-                    f"see the same {FOLDER}, and have no key or that of DMLS_TRITON_KEY; "
+                    f"see the same {_FOLDER}, and have no key or that of DMLS_TRITON_KEY; "
                     f"else connect without shared_memory ({error.message()})"
                 ) from error
             raise
         self._size = size
 
     def _unregister(self) -> None:
-        end = time.monotonic() + RELEASE_SECONDS
+        end = time.monotonic() + _RELEASE_SECONDS
         while True:
             try:
                 self._client.unregister_system_shared_memory(self._name, **self._options)

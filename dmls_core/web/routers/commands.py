@@ -14,7 +14,7 @@ from dmls_core.web.services.submissions import unmark_floats
 
 router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Commands"], route_class=JsonRoute)
 
-SPEC_BYTES = 512 << 10
+_SPEC_BYTES = 512 << 10
 
 
 class Done(BaseModel):
@@ -51,7 +51,7 @@ class PauseBody(Body):
 class SpecBody(Body):
     """A changed spec."""
 
-    toml: str = Field(max_length=SPEC_BYTES)
+    toml: str = Field(max_length=_SPEC_BYTES)
     etag: str = Field(max_length=200, description="ETag of the spec that was changed.")
 
 
@@ -136,7 +136,7 @@ async def retire(caller: Remover, request: Request) -> Done:
 @router.get("/spec", summary="Read the submitted spec")
 def read_spec(caller: JobViewer) -> SpecText:
     """Return the submitted `spec.toml`, with the ETag that a change of it needs."""
-    toml, etag = commands.read_spec_text(open_store(), caller.team, caller.name, SPEC_BYTES)
+    toml, etag = commands.read_spec_text(open_store(), caller.team, caller.name, _SPEC_BYTES)
     return SpecText(toml=toml, etag=etag)
 
 

@@ -166,7 +166,7 @@ async def show_log(
 
 reports_router = APIRouter(prefix="/jobs/{team}/{name}", tags=["Reports"], default_response_class=Response)
 
-SANDBOX = "sandbox allow-scripts; frame-ancestors 'self'"
+_SANDBOX = "sandbox allow-scripts; frame-ancestors 'self'"
 """The page runs its scripts in a separate origin; its own policy blocks everything else."""
 
 
@@ -202,5 +202,5 @@ def _page(key: str, what: str, hint: str) -> Response:
     store = open_store()
     if store.head(key) is None:
         raise NotFoundError(ValidationIssue(f"there is no {what} yet", hint=hint))
-    headers = {"Content-Security-Policy": SANDBOX}
+    headers = {"Content-Security-Policy": _SANDBOX}
     return Response(store.get(key), media_type="text/html; charset=utf-8", headers=headers)

@@ -17,7 +17,7 @@ from dmls_core.web.services import open_store
 
 router = APIRouter(tags=["API keys"], route_class=JsonRoute)
 
-MAX_DAYS = 3650
+_MAX_DAYS = 3650
 
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="ID of the key.")]
 
@@ -30,7 +30,7 @@ class KeyBody(Body):
     name: str = Field(
         min_length=1, max_length=60, pattern=r"^[^\x00-\x1f\x7f]+$", description="Who or what uses the key."
     )
-    days: int | None = Field(None, ge=1, le=MAX_DAYS, description="Days until it expires; null: never.")
+    days: int | None = Field(None, ge=1, le=_MAX_DAYS, description="Days until it expires; null: never.")
 
 
 class NewKey(ApiKey):

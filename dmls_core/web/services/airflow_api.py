@@ -12,13 +12,13 @@ from urllib.parse import quote
 import httpx
 from starlette.exceptions import HTTPException
 
-SECONDS = 30.0
-FORWARDED_HEADERS = ("authorization", "cookie")
+_SECONDS = 30.0
+_FORWARDED_HEADERS = ("authorization", "cookie")
 
 GROUP, END = "::group::", "::endgroup::"
 """Markers by which Airflow's own page folds lines of a log."""
 
-SOURCES = f"{GROUP}Log message source details"
+_SOURCES = f"{GROUP}Log message source details"
 
 
 class AirflowApi:
@@ -26,7 +26,7 @@ class AirflowApi:
 
     def __init__(self, app: Any, headers: Mapping[str, str]) -> None:
         self._app = app
-        self._headers = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
+        self._headers = {name: headers[name] for name in _FORWARDED_HEADERS if name in headers}
 
     async def call(self, method: str, path: str, json: object = None) -> Any:
         """Return the JSON of Airflow's response to a path below ``/api/v2``, its names escaped by ``quoted``.
@@ -37,7 +37,7 @@ class AirflowApi:
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app=self._app),
             base_url="http://airflow",
-            timeout=SECONDS,
+            timeout=_SECONDS,
             headers=self._headers,
         ) as client:
             response = await client.request(method, f"/api/v2{path}", json=json)
@@ -82,7 +82,7 @@ def log_lines(entries: Iterable[dict[str, Any] | str]) -> list[str]:
     for entry in entries:
         event = entry if isinstance(entry, str) else str(entry.get("event", ""))
         if event.startswith((GROUP, END)):
-            in_sources = event.startswith(SOURCES)
+            in_sources = event.startswith(_SOURCES)
         elif not in_sources:
             lines += _lines(entry)
     return lines

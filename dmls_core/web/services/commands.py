@@ -27,10 +27,10 @@ from dmls_core.web.services.airflow_api import AirflowApi, quoted
 from dmls_core.web.services.job_details import CHANGED_SPEC, RETIRED, ROLLED_BACK, UNDEPLOYED
 from dmls_core.web.services.job_index import job_index
 
-REQUEST_SECONDS = 60.0
+_REQUEST_SECONDS = 60.0
 """Longest wait for Airflow to accept an answer: the job's status mentions the approval a moment earlier."""
 
-SETTLE_SECONDS = 90.0
+_SETTLE_SECONDS = 90.0
 """Longest wait for Airflow to act on an answer, for which it may ask once more."""
 
 
@@ -45,12 +45,12 @@ async def answer_approval(airflow: AirflowApi, team: str, name: str, answer: Ans
         )
     dag_id = layout.dag_id(team, name)
     subject, task = "", ""
-    end = time.monotonic() + REQUEST_SECONDS
+    end = time.monotonic() + _REQUEST_SECONDS
     while True:
         pending = next(iter(await _pending_approvals(airflow, dag_id, answer)), None)
         if pending:
             if not subject:
-                end = time.monotonic() + SETTLE_SECONDS
+                end = time.monotonic() + _SETTLE_SECONDS
             subject, task = pending["subject"], _approval_task(dag_id, pending)
             await asyncio.sleep(approval.PAUSE_SECONDS)
             await airflow.call("PATCH", f"{task}/-1/hitlDetails", approval.body_of(answer))

@@ -17,7 +17,7 @@ from dmls_core.store import layout
 from dmls_core.web.services import open_store
 from dmls_core.web.services.stored_schema import copy_part
 
-LIMITS = sandbox.Limits(memory=4 << 30, seconds=60, cpu_seconds=60)
+_LIMITS = sandbox.Limits(memory=4 << 30, seconds=60, cpu_seconds=60)
 
 
 class Estimate(BaseModel):
@@ -57,14 +57,14 @@ def estimate_stored(team: str, name: str, toml: str, file: str) -> Estimate:
         file_type = file_format(file)
         if file_type.has_footer:
             path = Path(folder) / f"rows{file_type.suffixes[0]}"
-            total, rows = sandbox.run(write_rows, str(copied), str(path), limits=LIMITS, file=file)
+            total, rows = sandbox.run(write_rows, str(copied), str(path), limits=_LIMITS, file=file)
             return _plan(toml, file, path, total / rows)
         if not file_type.is_text:
             return _plan(toml, file, copied, 1)
         path = Path(folder) / text_name(file).lower()
         encoding, share = load_spec(toml.encode()).data.encoding, copied.stat().st_size / size
         args = (str(copied), encoding, str(path), HEAD, SECONDS, share < 1)
-        thinned = sandbox.run(thin_text, *args, limits=LIMITS, file=file)
+        thinned = sandbox.run(thin_text, *args, limits=_LIMITS, file=file)
         factor = thinned["bytes"] / share / max(1, path.stat().st_size)
         path.write_bytes(path.read_bytes().decode().encode(encoding))
         return _plan(toml, file, path, factor)
@@ -107,7 +107,7 @@ def _plan(toml: str, file: str, path: Path, factor: float) -> Estimate:
     from dmls_core.training.plan import plan_file
 
     settings = airflow_settings()
-    plan = sandbox.run(plan_file, toml, str(path), factor, settings.memory, limits=LIMITS, file=file)
+    plan = sandbox.run(plan_file, toml, str(path), factor, settings.memory, limits=_LIMITS, file=file)
     price = (plan.pop("gpu") and settings.gpu_hourly_price) or settings.hourly_price
     return Estimate(**plan, cost=cost(plan["seconds"], price))
 

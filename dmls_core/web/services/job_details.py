@@ -207,7 +207,7 @@ RETIRED, CHANGED_SPEC, SCORED = "dmls_retire", "dmls_respec", "dmls_score"
 DELETED_FILE = "dmls_delete_file"
 """Events of commands that do not go through Airflow's own REST API."""
 
-EVENTS = {
+_EVENTS = {
     ROLLED_BACK: "rolled back",
     UNDEPLOYED: "stopped serving",
     RETIRED: "retired the job",
@@ -227,7 +227,7 @@ EVENTS = {
 
 def describe_event(event: LogEvent) -> tuple[str, str]:
     """Return what a user did, in words, and details such as the changed parameters."""
-    words = EVENTS.get(event.event, event.event)
+    words = _EVENTS.get(event.event, event.event)
     try:
         extra = json.loads(event.extra or "{}")
     except ValueError:
@@ -277,4 +277,4 @@ def _describe_values(table: object) -> str:
 
 def read_events(session: Session, dag_id: str, limit: int = 50) -> list[LogEvent]:
     """Return the user actions on a job, latest first."""
-    return database.audit_events(session, dag_id, EVENTS, limit)
+    return database.audit_events(session, dag_id, _EVENTS, limit)

@@ -186,7 +186,7 @@ MIN_INTERVAL = 2.0
 BACKOFF_FACTOR = 4
 """Ratio of the pause to the refresh before it, so that large platforms are not kept busy."""
 
-FIRST_REFRESH_DELAY = 0.5
+_FIRST_REFRESH_DELAY = 0.5
 """Seconds between the first rows and the rest."""
 
 IDLE_SECONDS = 300.0
@@ -195,7 +195,7 @@ IDLE_SECONDS = 300.0
 READ_SECONDS = 10.0
 """Longest wait of a read for its rows; ``IndexSnapshot.as_of`` is their age."""
 
-NO_OUTCOMES = Outcomes()
+_NO_OUTCOMES = Outcomes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ class JobIndex:
             troubles = self._attempt("The store", lambda: self._read_registry(stored))
             self._publish(IndexSnapshot(self._rows(stored), troubles=tuple(troubles)))
             # Threads share one interpreter lock: let the requests that wait for these rows finish first.
-            self._refresh_now.wait(FIRST_REFRESH_DELAY)
+            self._refresh_now.wait(_FIRST_REFRESH_DELAY)
         troubles = self._attempt("Airflow's database", self._read_airflow)
         troubles += self._attempt("Triton", self._read_triton)
         if is_first:  # reading every status takes a while
@@ -375,7 +375,7 @@ def _row(key: JobKey, stored: StoredJobs, airflow: AirflowJobs, served: Mapping[
     record, status = stored.records.get(key), stored.statuses.get(key)
     spec = stored.specs.get(record.spec_sha256) if record else None
     dag_id = f"dmls.{team}.{name}"
-    dag, outcomes = airflow.dags.get(dag_id), airflow.outcomes.get(dag_id, NO_OUTCOMES)
+    dag, outcomes = airflow.dags.get(dag_id), airflow.outcomes.get(dag_id, _NO_OUTCOMES)
     wait, model = airflow.waits.get(dag_id), stored.served.get(key)
     retired = record is not None and record.state == "retired" and (not status or status.state == "waiting")
     if retired:

@@ -28,25 +28,25 @@ from dmls_core.web.services.queue import Wait, read_waits
 
 log = logging.getLogger(__name__)
 
-THREADS = 3
+_THREADS = 3
 """Few: they share one interpreter lock with the requests of users."""
 
-STATUS_BYTES = 1 << 20
+_STATUS_BYTES = 1 << 20
 
 JobKey = tuple[str, str]
 """(Team, job)."""
 
-VERDICTS = {"steady": 1, "drifted": 2, "decayed": 3}
+_VERDICTS = {"steady": 1, "drifted": 2, "decayed": 3}
 """Severity of verdicts; the table shows the worst one of new data, requests and late labels."""
 
-OUTCOME_TASKS = (TaskId.EVALUATE.value,)
+_OUTCOME_TASKS = (TaskId.EVALUATE.value,)
 """Tasks whose return values give the outcome of a run."""
 
-KEPT_RUNS = 20
-OVERLAP = timedelta(minutes=1)
+_KEPT_RUNS = 20
+_OVERLAP = timedelta(minutes=1)
 """Outcomes are read again this far back: transactions do not commit in the order of their timestamps."""
 
-TRITON_SECONDS = 2.0
+_TRITON_SECONDS = 2.0
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class StoredJobs:
         records = Registry(self.store).jobs(self._record_cache)
         self.records = {(record.team, record.name): record for record in records}
         self._unreadable.clear()
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             self._refresh_statuses(threads)
             self._refresh_served(threads)
             self._refresh_drift(threads)
@@ -121,7 +121,7 @@ class StoredJobs:
         self._read_changed(threads, listed, self._read_drift, self._drift_by_source)
         self.drift = {}
         for (job_key, _), verdict in sorted(
-            self._drift_by_source.items(), key=lambda entry: VERDICTS.get(entry[1], 0)
+            self._drift_by_source.items(), key=lambda entry: _VERDICTS.get(entry[1], 0)
         ):
             self.drift[job_key] = verdict
 
@@ -180,7 +180,7 @@ class StoredJobs:
 
     def _json(self, key: str) -> Any:
         try:
-            return json.loads(self.store.read(key, limit=STATUS_BYTES)[0])
+            return json.loads(self.store.read(key, limit=_STATUS_BYTES)[0])
         except ObjectMissingError:
             return None
         except StoreError as error:
@@ -205,7 +205,7 @@ class Outcomes:
         self.metric, self.direction = str(value.get("metric", "")), str(value.get("direction", ""))
         if isinstance(value.get("score"), int | float):
             self.scores[run_id] = float(value["score"])
-        while len(self.scores) > KEPT_RUNS:
+        while len(self.scores) > _KEPT_RUNS:
             del self.scores[next(iter(self.scores))]
 
 
@@ -234,8 +234,8 @@ class AirflowJobs:
         """Read the DAGs, the runs that wait, and the outcomes that are new since the last call."""
         self.dags = database.dag_states(session)
         self.waits = read_waits(session)
-        since = self._latest - OVERLAP if self._latest else None
-        for returned in database.return_values(session, OUTCOME_TASKS, since):
+        since = self._latest - _OVERLAP if self._latest else None
+        for returned in database.return_values(session, _OUTCOME_TASKS, since):
             self._latest = returned.timestamp
             if isinstance(returned.value, Mapping):
                 outcomes = self.outcomes.setdefault(returned.dag_id, Outcomes())
@@ -261,7 +261,7 @@ def _versions_at(address: str, key: str) -> Iterator[tuple[str, int]]:
         f"{endpoint.url}/v2/repository/index",
         json={},
         headers={TRITON_KEY_HEADER: key},
-        timeout=TRITON_SECONDS,
+        timeout=_TRITON_SECONDS,
         trust_env=False,
         verify=ssl.create_default_context() if endpoint.tls else False,
     )

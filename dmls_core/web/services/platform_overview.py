@@ -27,10 +27,10 @@ from dmls_core.web.services import open_store
 from dmls_core.web.services.queue import TRAINING, WAITING, Lease, job_of, read_leases, read_waits
 from dmls_core.web.services.waiting_times import Start
 
-SMI_SECONDS = 5
-SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
+_SMI_SECONDS = 5
+_SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
 
-PACKAGES = ("dmls", "apache-airflow", "mlflow-skinny", "tritonclient", "treelite", "boto3", "fastapi")
+_PACKAGES = ("dmls", "apache-airflow", "mlflow-skinny", "tritonclient", "treelite", "boto3", "fastapi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,14 @@ def read_platform(session: Session, user: User) -> PlatformOverview:
     readable = authorized_dags(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
     return PlatformOverview(
         services=probe_all(service_probes(settings, open_store())),
-        gpus=read_gpus(),
+        gpus=_read_gpus(),
         gpus_offered=settings.gpus,
         pools=read_pools(session),
         leases=[lease for lease in leases if lease.dag_id in readable],
         leased=len(leases),
         queue=[entry for entry in queue if entry.dag_id in readable],
         waiting=len(queue),
-        versions=read_versions(),
+        versions=_read_versions(),
         runner=settings.runner,
     )
 
@@ -137,13 +137,13 @@ def _all_waiting(session: Session) -> list[QueuedRun]:
     return sorted(queued, key=lambda entry: (entry.place is None, entry.pool, entry.place or 0, entry.job))
 
 
-def read_gpus() -> list[GpuUse]:
+def _read_gpus() -> list[GpuUse]:
     """Return the GPUs of this machine, with their use if ``nvidia-smi`` reports it."""
     smi = shutil.which("nvidia-smi")
     if smi:
-        command = [smi, f"--query-gpu={','.join(SMI_FIELDS)}", "--format=csv,noheader,nounits"]
+        command = [smi, f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS, check=True)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True)
         except (OSError, subprocess.SubprocessError):
             done = None
         if done:
@@ -160,10 +160,10 @@ def _int(text: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def read_versions() -> dict[str, str]:
+def _read_versions() -> dict[str, str]:
     """Return the versions of Python and of the main packages on the API server."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in PACKAGES:
+    for package in _PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -171,13 +171,13 @@ def read_versions() -> dict[str, str]:
     return versions
 
 
-DOCTOR_SECONDS = 60.0
+_DOCTOR_SECONDS = 60.0
 
-CACHE_SECONDS = 60.0
+_CACHE_SECONDS = 60.0
 """How long the result of `dmls doctor` is reused."""
 
 _lock = threading.Lock()
-_cached: tuple[float, list[dict[str, Any]]] = (-CACHE_SECONDS, [])
+_cached: tuple[float, list[dict[str, Any]]] = (-_CACHE_SECONDS, [])
 
 
 def run_doctor(settings: AirflowSettings, *, again: bool = False) -> list[dict[str, Any]]:
@@ -188,7 +188,7 @@ def run_doctor(settings: AirflowSettings, *, again: bool = False) -> list[dict[s
     global _cached
     with _lock:
         at, checks = _cached
-        if again or time.monotonic() - at > CACHE_SECONDS:
+        if again or time.monotonic() - at > _CACHE_SECONDS:
             checks = _run_doctor(settings)
             _cached = (time.monotonic(), checks)
         return checks
@@ -203,7 +203,7 @@ def _run_doctor(settings: AirflowSettings) -> list[dict[str, Any]]:
     command = [sys.executable, "-P", "-m", "dmls_core.cli", "doctor", "--json"]
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=DOCTOR_SECONDS, check=False
+            command, env=environment, capture_output=True, text=True, timeout=_DOCTOR_SECONDS, check=False
         )
         checks: list[dict[str, Any]] = json.loads(done.stdout)["checks"]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:

@@ -18,7 +18,7 @@ from dmls_core.web.services.waiting_times import Duration, expected_duration, ex
 PREFIX = "dmls."
 
 WAITING = ("scheduled", "queued")
-OCCUPYING = ("queued", "running", "deferred")
+_OCCUPYING = ("queued", "running", "deferred")
 """States of a task that occupies a slot of its pool."""
 TRAINING = ("running", "deferred")
 """States of a task with a trainer: a worker starts it, then the task waits in the triggerer."""
@@ -34,11 +34,11 @@ PAUSED = "the job is paused: its run goes on when you resume the job"
 JOIN_TRIGGER = "airflow.providers.standard.triggers.temporal.DateTimeTrigger"
 """Class of the trigger of a helper that joins its search later: likewise."""
 
-RETURN_SECONDS = NOTICE_SECONDS + LAST_TRIAL_SECONDS
-RETURNED = Duration(NOTICE_SECONDS, RETURN_SECONDS / 2, RETURN_SECONDS)
+_RETURN_SECONDS = NOTICE_SECONDS + LAST_TRIAL_SECONDS
+_RETURNED = Duration(NOTICE_SECONDS, _RETURN_SECONDS / 2, _RETURN_SECONDS)
 """When a helper's slot is free for a run that waits."""
 
-LAST = 5
+_LAST = 5
 """Number of a job's last searches that say how long its next one takes."""
 
 
@@ -105,11 +105,11 @@ def read_waits(session: Session) -> dict[str, Wait]:
     if halted:
         halted -= database.dags_at_work(session)
     waits = waits_of_runs(runs) | {dag_id: Wait(None, "", PAUSED) for dag_id in halted}
-    tasks = database.tasks_by_priority(session, TaskId.SEARCH.value, {*WAITING, *OCCUPYING})
+    tasks = database.tasks_by_priority(session, TaskId.SEARCH.value, {*WAITING, *_OCCUPYING})
     if not any(map(_waits, tasks)):
         return waits
     dag_ids = {task.dag_id for task in tasks}
-    durations = database.last_durations(session, TaskId.SEARCH.value, dag_ids, LAST)
+    durations = database.last_durations(session, TaskId.SEARCH.value, dag_ids, _LAST)
     return waits | enqueue(tasks, database.pool_slots(session), durations)
 
 
@@ -124,7 +124,7 @@ def enqueue(
         durations: seconds that the last searches of a DAG took.
     """
     tasks = list(tasks)
-    occupied = Counter(task.pool for task in tasks if task.state in OCCUPYING)
+    occupied = Counter(task.pool for task in tasks if task.state in _OCCUPYING)
     # A task with a slot starts before all tasks without one.
     waiting = [task for task in tasks if _waits(task) and not _is_halted(task)]
     waiting.sort(key=lambda task: task.state == "scheduled")
@@ -137,9 +137,9 @@ def enqueue(
             if task.trigger == GPU_TRIGGER:
                 reason = "waits for a GPU: all are in use"
             else:
-                reason = pool_reason(pool, slots.get(pool), occupied[pool], has_slot=has_slot)
+                reason = _pool_reason(pool, slots.get(pool), occupied[pool], has_slot=has_slot)
             if starts and not has_slot and occupied[pool] >= slots[pool]:
-                reason += f"; starts {in_words(starts)}"
+                reason += f"; starts {_in_words(starts)}"
             waits[task.dag_id] = Wait(positions[pool], pool, reason, None if has_slot else starts)
     return waits
 
@@ -167,7 +167,7 @@ def _starts(
 
     def left(task: PooledTask) -> Duration | None:
         if task.helper:
-            return RETURNED
+            return _RETURNED
         duration = expected.get(task.dag_id)
         return duration.left((now - task.started).total_seconds()) if duration and task.started else None
 
@@ -187,13 +187,13 @@ def _starts(
     return [start_times.get(position) for position in range(len(waiting))]
 
 
-def in_words(starts: Duration) -> str:
+def _in_words(starts: Duration) -> str:
     """Return when something starts, such as ``in about 12 min (8 min to 20 min)``."""
     likely = f" ({duration(starts.low)} to {duration(starts.high)})" if starts.low < starts.high else ""
     return f"in about {duration(starts.middle)}{likely}"
 
 
-def pool_reason(pool: str, slots: int | None, occupied: int, *, has_slot: bool = False) -> str:
+def _pool_reason(pool: str, slots: int | None, occupied: int, *, has_slot: bool = False) -> str:
     """Return why a search waits for a slot; ``slots`` is ``None`` if the pool does not exist."""
     if has_slot:
         return "it has a slot and starts as soon as an Airflow worker is free"

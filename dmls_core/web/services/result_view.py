@@ -8,12 +8,12 @@ from typing import Any
 
 from dmls_core.html.formats import decimals
 
-MAX_DRIVERS = 10
+_MAX_DRIVERS = 10
 MAX_MATRIX = 25
 """Classes up to which the confusion matrix is a table; more are listed by pairs."""
 
 MAX_PAIRS = 15
-SHADES = 5
+_SHADES = 5
 
 Json = Mapping[str, Any]
 
@@ -138,7 +138,7 @@ def _verdict(result: Json, insight: Json) -> tuple[str, str]:
 
 def _drivers(result: Json, insight: Json) -> tuple[Driver, ...]:
     losses = insight.get("permutation") or [[*pair, None] for pair in result.get("permutation", {}).items()]
-    losses = sorted(losses, key=lambda entry: -entry[1])[:MAX_DRIVERS]
+    losses = sorted(losses, key=lambda entry: -entry[1])[:_MAX_DRIVERS]
     largest = max((entry[1] for entry in losses), default=0.0)
     digits = decimals(largest)
 
@@ -169,7 +169,7 @@ def _cells(result: Json, insight: Json) -> tuple[tuple[Cell, ...], ...]:
 
 
 def _shade(rows: int, total: int) -> int:
-    return min(SHADES, 1 + rows * SHADES // total) if rows and total else 0
+    return min(_SHADES, 1 + rows * _SHADES // total) if rows and total else 0
 
 
 def _gap(calibration: Json) -> float:

@@ -14,13 +14,13 @@ from dmls_core.store import Store
 from dmls_core.web.services.job_details import differences
 from dmls_core.web.services.runs import Run, RunFiles, read_run, read_run_files
 
-SIGNIFICANT = 0.05
+_SIGNIFICANT = 0.05
 """Largest p-value of a significant difference."""
 
-ROW_METRICS = frozenset({"accuracy", "mae"})
+_ROW_METRICS = frozenset({"accuracy", "mae"})
 """Metrics that are the mean of the kept losses: runs with the same held-out rows are compared row by row."""
 
-WIDTH = 2 * 1.96
+_WIDTH = 2 * 1.96
 """Standard errors in a 95 % interval."""
 
 Json = Mapping[str, Any]
@@ -174,17 +174,17 @@ def _compare(run: Run, files: RunFiles, best: RunFiles, metric: str) -> Contrast
     same = _same_rows(result, other)
     if comparison := _champion_comparison(result, other, metric):
         return _contrast_of(comparison, run, difference, result)
-    if metric in ROW_METRICS and same and losses and len(losses) == len(others):
+    if metric in _ROW_METRICS and same and losses and len(losses) == len(others):
         rows = len(losses)
         p_value = paired_p_value(losses, others)
         loss = (files.insight or {})["loss"]
         means = sum(losses) / rows, sum(others) / rows
         basis = f"on the same {rows:,} held-out rows, {loss} {means[0]:.4g} against {means[1]:.4g}"
-        significant = p_value < SIGNIFICANT and means[0] > means[1]
+        significant = p_value < _SIGNIFICANT and means[0] > means[1]
     else:
         p_value = _unpaired_p_value(result, other)
         basis = f"judged by both intervals, on {'the same' if same else 'different'} held-out rows"
-        significant = p_value is not None and p_value < SIGNIFICANT
+        significant = p_value is not None and p_value < _SIGNIFICANT
     if not difference:
         basis = f"on {'the same' if same else 'different'} held-out rows"
     chance = "no p-value" if p_value is None else "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
@@ -254,5 +254,5 @@ def _unpaired_p_value(one: Json, other: Json) -> float | None:
     intervals = [result["holdout"].get("interval") for result in (one, other)]
     if None in intervals:
         return None
-    error = math.hypot(*((high - low) / WIDTH for low, high in intervals))
+    error = math.hypot(*((high - low) / _WIDTH for low, high in intervals))
     return math.erfc(abs(one["score"] - other["score"]) / error / math.sqrt(2)) if error else None

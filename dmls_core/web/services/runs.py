@@ -24,17 +24,17 @@ from dmls_core.store.snapshots import Snapshots
 from dmls_core.web.services import open_store
 from dmls_core.web.services.queue import Lease, read_leases
 
-RESULT_TASKS = tuple(
+_RESULT_TASKS = tuple(
     task.value for task in (TaskId.VALIDATE, TaskId.PLAN, TaskId.EVALUATE, TaskId.REGISTER, TaskId.PROMOTE)
 )
 
 MAX_RUNS = 200
-THREADS = 10
-MAX_BYTES = 32 << 20
-CACHED_RUNS = 64
-MAX_TRIALS = 2000
+_THREADS = 10
+_MAX_BYTES = 32 << 20
+_CACHED_RUNS = 64
+_MAX_TRIALS = 2000
 
-RUNNER = "runner.json"
+_RUNNER = "runner.json"
 PAGES = {"report": layout.REPORT, "validation": layout.DATA_DOCS}
 """Pages in a run's folder, by their name in the API."""
 
@@ -183,7 +183,7 @@ Results = dict[str, Mapping[str, Any]]
 def _read_results(session: Session, dag_id: str, run_ids: list[str]) -> Mapping[str, Results]:
     results: dict[str, Results] = defaultdict(dict)
     keys = ("return_value", INPUTS)
-    for xcom in database.xcoms_of_runs(session, dag_id, run_ids, RESULT_TASKS, keys):
+    for xcom in database.xcoms_of_runs(session, dag_id, run_ids, _RESULT_TASKS, keys):
         value = xcom.value
         if isinstance(value, Mapping):
             results[xcom.run_id][INPUTS if xcom.key == INPUTS else xcom.task_id] = value
@@ -279,8 +279,8 @@ def read_run_files(store: Store, team: str, name: str, run_key: str | None) -> R
     if run_key is None:
         return RunFiles()
     folder = layout.run_folder(team, name, run_key)
-    names = (layout.PROGRESS, layout.RESULT, layout.INSIGHT, layout.ERROR, RUNNER)
-    with ThreadPoolExecutor(THREADS) as threads:
+    names = (layout.PROGRESS, layout.RESULT, layout.INSIGHT, layout.ERROR, _RUNNER)
+    with ThreadPoolExecutor(_THREADS) as threads:
         report, validation = (threads.submit(store.head, folder + file) for file in PAGES.values())
         documents = list(threads.map(lambda file: read_json(store, folder + file), names))
         progress, result, insight, error, runner = documents
@@ -292,13 +292,13 @@ def read_run_files(store: Store, team: str, name: str, run_key: str | None) -> R
 def read_json(store: Store, key: str) -> dict[str, Any] | None:
     """Return the JSON object under ``key``; ``None`` if it is missing or is not a JSON object."""
     try:
-        content = json.loads(store.read(key, limit=MAX_BYTES)[0])
+        content = json.loads(store.read(key, limit=_MAX_BYTES)[0])
     except (ObjectMissingError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
 
-def shown_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
+def _shown_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``TRIAL_FIELDS`` of a trial's file, and ``step_score``, by which pruned trials compare."""
     steps = trial.get("intermediate_values") or [None]
     return {name: trial.get(name) for name in TRIAL_FIELDS} | {"step_score": steps[-1]}
@@ -307,7 +307,7 @@ def shown_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
 def _read_trials(store: Store, folder: str, threads: ThreadPoolExecutor) -> list[dict[str, Any]]:
     with _lock:
         cached = dict(_trials.get(folder, {}))
-    listed = sorted(store.list(folder + layout.TRIALS), key=lambda info: info.key)[:MAX_TRIALS]
+    listed = sorted(store.list(folder + layout.TRIALS), key=lambda info: info.key)[:_MAX_TRIALS]
     changed = [info for info in listed if cached.get(info.key, ("", {}))[0] != info.etag]
 
     def read(info: ObjectInfo) -> dict[str, Any] | None:
@@ -315,10 +315,10 @@ def _read_trials(store: Store, folder: str, threads: ThreadPoolExecutor) -> list
 
     for info, trial in zip(changed, threads.map(read, changed), strict=True):
         if trial:
-            cached[info.key] = (info.etag, shown_trial(trial))
+            cached[info.key] = (info.etag, _shown_trial(trial))
     with _lock:
         _trials[folder] = cached
         _trials.move_to_end(folder)
-        while len(_trials) > CACHED_RUNS:
+        while len(_trials) > _CACHED_RUNS:
             _trials.popitem(last=False)
     return sorted((trial for _, trial in cached.values()), key=lambda trial: int(trial["number"] or 0))

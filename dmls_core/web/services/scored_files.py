@@ -28,8 +28,8 @@ from dmls_core.web.services.job_details import DELETED_FILE, SCORED
 from dmls_core.web.services.predictions import NOTATION, read_notation, read_served_encoder
 
 MAX_LISTED = 100
-READERS = 8
-CHUNK_BYTES = 1 << 20
+_READERS = 8
+_CHUNK_BYTES = 1 << 20
 
 _ROW = re.compile(r", row (\d+)(?=: )")
 
@@ -70,7 +70,7 @@ def list_scored_files(team: str, name: str) -> ScoredFiles:
     store = open_store()
     infos = [info for info in store.list(layout.scoring_file(team, name, "")) if _name(info)]
     infos.sort(key=lambda info: info.modified, reverse=True)
-    with ThreadPoolExecutor(READERS) as threads:
+    with ThreadPoolExecutor(_READERS) as threads:
         files = list(threads.map(lambda info: _describe(store, team, name, info), infos[:MAX_LISTED]))
     return ScoredFiles(files=files, total=len(infos))
 
@@ -103,7 +103,7 @@ def open_predictions(team: str, name: str, file: str) -> tuple[str, Iterator[byt
 
     def chunks() -> Iterator[bytes]:
         with stream:
-            while part := stream.read(CHUNK_BYTES):
+            while part := stream.read(_CHUNK_BYTES):
                 yield part
 
     stem, _, ending = result.rpartition("/")[2].rpartition(".")

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from dmls_core.settings import API_KEY as KEY
 
-PLACEHOLDER = "dmls_..."
+_PLACEHOLDER = "dmls_..."
 
 KEY_FILE = "dmls_api_key"
 """File with the key in the data folder of PostgreSQL, for its server."""
@@ -25,10 +25,10 @@ KEY_FILE = "dmls_api_key"
 ROW_FILE = "row.json"
 """File with a long row."""
 
-LONGEST = 5_000
+_LONGEST = 5_000
 """Characters of the longest row that snippets contain."""
 
-SHOWN_COLUMNS = 3
+_SHOWN_COLUMNS = 3
 """Columns of a long row that snippets show."""
 
 
@@ -42,7 +42,7 @@ class Snippet(BaseModel):
 
 def is_long(row: Mapping[str, Any]) -> bool:
     """Return whether the snippets read a row from ``ROW_FILE``."""
-    return len(json.dumps([row])) > LONGEST
+    return len(json.dumps([row])) > _LONGEST
 
 
 def make_snippets(url: str, row: Mapping[str, Any]) -> list[Snippet]:
@@ -72,18 +72,18 @@ def make_snippets(url: str, row: Mapping[str, Any]) -> list[Snippet]:
         return snippets
     note = _describe(row)
     return [
-        each.model_copy(update={"code": f"{COMMENTS[each.language]} {note}\n{each.code}"})
+        each.model_copy(update={"code": f"{_COMMENTS[each.language]} {note}\n{each.code}"})
         for each in snippets
     ]
 
 
-COMMENTS = {"curl": "#", "Python": "#", "JavaScript": "//", "R": "#", "Power Query": "//", "SQL": "--"}
+_COMMENTS = {"curl": "#", "Python": "#", "JavaScript": "//", "R": "#", "Power Query": "//", "SQL": "--"}
 """What begins a comment in each language."""
 
 
 def _describe(row: Mapping[str, Any]) -> str:
     """Return a line that shows how a long row is written in ``ROW_FILE``."""
-    few = json.dumps([dict(islice(row.items(), SHOWN_COLUMNS))]).removesuffix("}]")[:300]
+    few = json.dumps([dict(islice(row.items(), _SHOWN_COLUMNS))]).removesuffix("}]")[:300]
     return f"{ROW_FILE} has the values of all {len(row):,} columns: {few}, ...}}]"
 
 
@@ -147,7 +147,7 @@ def _power_query(url: str, body: str | None) -> str:
         text = body.replace("#(", "#(#)(").replace('"', '""')
         content = f'Text.ToBinary("{text}")'
     return (
-        f'let\n    Key = "{PLACEHOLDER}",\n    Body = {content},\n'
+        f'let\n    Key = "{_PLACEHOLDER}",\n    Body = {content},\n'
         '    Headers = [#"Content-Type" = "application/json", Authorization = "Bearer " & Key],\n'
         f'    Response = Web.Contents("{url}", [Content = Body, Headers = Headers]),\n'
         "    Result = Table.FromRecords(Json.Document(Response))\n"

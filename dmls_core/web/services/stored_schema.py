@@ -25,7 +25,7 @@ PACKED = 64 << 20
 COPIED = 256 << 20
 """Size up to which another file is read; of a larger Parquet file, only the columns and their types are."""
 
-STEP = 8 << 20
+_STEP = 8 << 20
 """Bytes that are copied at a time."""
 
 
@@ -69,6 +69,6 @@ def copy_part(store: Store, key: str, path: Path, size: int) -> Path:
         raise DataError(ValidationIssue("the file is too large", hint, file=path.name, expected=expected))
     end = min(size, PACKED) if packed else size
     with path.open("wb") as copy:
-        for start in range(0, end, STEP):
-            copy.write(store.read(key, start=start, limit=min(STEP, end - start))[0])
+        for start in range(0, end, _STEP):
+            copy.write(store.read(key, start=start, limit=min(_STEP, end - start))[0])
     return path

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 500
 
-MAX_SCANNED = 20_000
+_MAX_SCANNED = 20_000
 """Objects in a team's folder that are searched for data files."""
 
-PART_BYTES = 8 << 20
+_PART_BYTES = 8 << 20
 """Size of a part, unless the file would have more parts than S3 allows."""
 
 MAX_SENT = 9 << 20
 """Bytes of a file from which a schema is inferred before its upload."""
 
-FLOAT = "float"
-NEXT_RUNS = 5
+_FLOAT = "float"
+_NEXT_RUNS = 5
 
 
 class ColumnRelation(BaseModel):
@@ -208,7 +208,7 @@ def as_schema(schema: dict[str, Any]) -> InferredSchema:
 def list_data_files(user: User, team: str) -> DataFileList:
     """Return the data files of a team's jobs that the user may submit to, latest first."""
     found, allowed = [], {}
-    for info in islice(open_store().list(layout.incoming_folder(team, "")), MAX_SCANNED):
+    for info in islice(open_store().list(layout.incoming_folder(team, "")), _MAX_SCANNED):
         entry = layout.parse_incoming(info.key)
         if not entry or not layout.is_name(entry.job) or check_data_name(entry.filename):
             continue
@@ -280,7 +280,7 @@ def next_runs(schedule: object) -> list[str]:
     cron, zone = table.get("cron"), table.get("timezone", "UTC")
     if not isinstance(cron, str) or not isinstance(zone, str) or cron_issue(cron) or not is_zone(zone):
         return []
-    times = islice(Intervals(cron, zone).ends(now("UTC")), NEXT_RUNS)
+    times = islice(Intervals(cron, zone).ends(now("UTC")), _NEXT_RUNS)
     return [time.in_timezone(zone).isoformat(timespec="minutes") for time in times]
 
 
@@ -319,14 +319,14 @@ def mark_floats(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [mark_floats(part) for part in value]
     if isinstance(value, float) and value.is_integer():
-        return {FLOAT: value}
+        return {_FLOAT: value}
     return value
 
 
 def unmark_floats(value: Any) -> Any:
     """Undo ``mark_floats``."""
     if isinstance(value, Mapping):
-        number = value.get(FLOAT)
+        number = value.get(_FLOAT)
         if len(value) == 1 and isinstance(number, int | float) and not isinstance(number, bool):
             return float(number)
         return {name: unmark_floats(part) for name, part in value.items()}
@@ -359,7 +359,7 @@ def start_upload(team: str, name: str, file: str, size: int) -> StartedUpload:
         raise SubmissionError(
             f"{file} is too large: it has {size:,} bytes, and the limit is {limits.data_bytes:,}"
         )
-    part = max(PART_BYTES, -(-size // MAX_PARTS))
+    part = max(_PART_BYTES, -(-size // MAX_PARTS))
     return StartedUpload(upload=open_store().begin_upload(_key(team, name, file)), part_bytes=part)
 
 

@@ -9,10 +9,10 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
-FEWEST = 3
+_FEWEST = 3
 """Number of a job's searches from which their range is the error; with fewer it is a factor of 2."""
 
-OVERRUN = 0.1
+_OVERRUN = 0.1
 """A search that takes longer than expected is expected to take this share of its time more."""
 
 
@@ -26,7 +26,7 @@ class Duration:
 
     def left(self, elapsed: float) -> Duration:
         """Return what is left of the duration of something that began ``elapsed`` seconds ago."""
-        overrun = OVERRUN * elapsed
+        overrun = _OVERRUN * elapsed
         return Duration(*sorted(max(end - elapsed, overrun) for end in astuple(self)))
 
 
@@ -53,7 +53,7 @@ def expected_duration(earlier: Sequence[float]) -> Duration | None:
     if not earlier:
         return None
     middle = statistics.median(earlier)
-    if len(earlier) < FEWEST:
+    if len(earlier) < _FEWEST:
         return Duration(middle / 2, middle, 2 * middle)
     return Duration(min(earlier), middle, max(earlier))
 

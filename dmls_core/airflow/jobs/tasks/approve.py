@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dmls_core.tracking.registry import RegisteredVersion
 
 
-RETIRED = "the job was retired"
+_RETIRED = "the job was retired"
 
 
 class ApproveOperator(ApprovalOperator):
@@ -52,7 +52,7 @@ class ApproveOperator(ApprovalOperator):
         score = f"{evaluated['metric']} {evaluated['score']:.4f} on the holdout"
         decision = decide(run.job.spec.deploy, candidate, champion)
         if _is_retired(run) and (decision is None or decision.deploy):
-            decision = Decision(False, "retirement", RETIRED, champion.version if champion else None)
+            decision = Decision(False, "retirement", _RETIRED, champion.version if champion else None)
         approvers = run.settings.approvers.get(run.job.team, [])
         if decision and decision.deploy and approvers:
             decision = None
@@ -112,7 +112,7 @@ class ApproveOperator(ApprovalOperator):
             user = (event.get("responded_by_user") or {}).get("name") or "a user"
             version = comparison.get("champion_version")
             if retired:
-                by, reason = "retirement", RETIRED
+                by, reason = "retirement", _RETIRED
             elif late:
                 reason = "the approval was not answered by its deadline; the champion stays"
             elif rejected:

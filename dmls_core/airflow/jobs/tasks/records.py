@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SERVING_TAG = "dmls.serving"
+_SERVING_TAG = "dmls.serving"
 
 
 def record_decision(run: JobRun, decision: Decision) -> None:
@@ -72,7 +72,7 @@ def record_deployment(run: JobRun, served: DeployedVersion, choice: ScalingChoic
         rates = " to ".join(f"{rate:,.0f}" for rate in (min(measurement.rates), max(measurement.rates)))
         name = f"Measured with {describe_scaling(measurement.scaling)}"
         facts[f"{name}, again" if name in facts else name] = f"{rates} requests per second, 8 clients"
-    _tag(run, {SERVING_TAG: choice.text})
+    _tag(run, {_SERVING_TAG: choice.text})
     with suppress(ObjectMissingError):  # runs of earlier releases have no card
         page = run.store.get(run.job.run_file(f"{layout.MODEL}{CARD}")).decode()
         run.store.put(card, card_of_deployed(page, facts).encode())

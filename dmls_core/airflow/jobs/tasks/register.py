@@ -12,10 +12,10 @@ from dmls_core.airflow.links import LINKS
 from dmls_core.airflow.runs.job import Job, download_run, read_result
 from dmls_core.tracking.registry import INTERVAL_END_TAG
 
-SOURCE_VERSION_TAG = "dmls.source_version"
+_SOURCE_VERSION_TAG = "dmls.source_version"
 """Tag with the version or snapshot id of the lake table that the run has read."""
 
-CHANGES_TAG = "dmls.changes"
+_CHANGES_TAG = "dmls.changes"
 """Tag with a user's changes for the run, as JSON."""
 
 
@@ -57,9 +57,9 @@ class RegisterOperator(JobTask):
 
 def interval_tags(job: Job) -> dict[str, str]:
     """Return tags for the run's interval, its data, and a user's changes."""
-    tags = {CHANGES_TAG: json.dumps(dict(job.changes))[:5000]} if job.changed else {}
+    tags = {_CHANGES_TAG: json.dumps(dict(job.changes))[:5000]} if job.changed else {}
     if job.inputs and job.inputs.source_version is not None:
-        tags[SOURCE_VERSION_TAG] = str(job.inputs.source_version)
+        tags[_SOURCE_VERSION_TAG] = str(job.inputs.source_version)
     if job.interval is None:
         return tags
     start, end = job.interval

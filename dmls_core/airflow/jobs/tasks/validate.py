@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from dmls_core.spec import Spec
 
 
-POLL_SECONDS = 10.0
+_POLL_SECONDS = 10.0
 """Interval between two checks for a partition, unless the platform polls less often."""
 
 
-SOURCE_POLL = timedelta(minutes=1)
+_SOURCE_POLL = timedelta(minutes=1)
 """Interval between two looks for a partition of a source."""
 
 
@@ -102,7 +102,7 @@ class ValidateOperator(JobTask):
         if spec.data.source:
             # Only tasks have the connections of sources.
             self.defer(
-                trigger=TimeDeltaTrigger(SOURCE_POLL),
+                trigger=TimeDeltaTrigger(_SOURCE_POLL),
                 method_name="look_again",
                 kwargs={"deadline": deadline.isoformat()},
             )
@@ -116,7 +116,7 @@ class ValidateOperator(JobTask):
                 start=interval.start.isoformat(),
                 end=interval.end.isoformat(),
                 deadline=deadline.isoformat(),
-                poll_seconds=max(POLL_SECONDS, run.settings.poll_seconds),
+                poll_seconds=max(_POLL_SECONDS, run.settings.poll_seconds),
             ),
             method_name="resume",
         )

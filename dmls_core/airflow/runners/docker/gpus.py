@@ -34,10 +34,10 @@ trainer on it."""
 GPU_LABEL = "dmls.gpu"
 """Label with the number of a container's GPU."""
 
-SHARES_LABEL = "dmls.gpu_shares"
+_SHARES_LABEL = "dmls.gpu_shares"
 """Label with the number of shares of the GPU's memory that a container leases."""
 
-PROBE_SECONDS = 60
+_PROBE_SECONDS = 60
 """Longest time that a probe may take."""
 
 EXITED = ("exited", "dead")
@@ -60,7 +60,7 @@ def survey_engine(engine: APIClient, settings: AirflowSettings) -> GpuSurvey:
     held: Counter[int] = Counter()
     for container in engine.containers(all=True, filters={"label": GPU_LABEL}):
         if container["State"] not in EXITED and container["Names"][0].startswith(f"/{GPU_NAME_PREFIX}"):
-            held[int(container["Labels"][GPU_LABEL])] += int(container["Labels"].get(SHARES_LABEL, 1))
+            held[int(container["Labels"][GPU_LABEL])] += int(container["Labels"].get(_SHARES_LABEL, 1))
     return GpuSurvey(parse_probe(output, settings.gpus), held, settings.trainers_per_gpu)
 
 
@@ -78,7 +78,7 @@ def _probe(engine: APIClient, image: str, labels: dict[str, str]) -> str:
             image, entrypoint=["/bin/sh", "-c"], command=[PROBE], labels=labels, host_config=options
         )["Id"]
         engine.start(container_id)
-        code = engine.wait(container_id, timeout=PROBE_SECONDS)["StatusCode"]
+        code = engine.wait(container_id, timeout=_PROBE_SECONDS)["StatusCode"]
         output: str = engine.logs(container_id).decode(errors="replace")
     except (APIError, OSError) as error:
         reason = error.explanation if isinstance(error, APIError) else error
@@ -132,7 +132,7 @@ def create_on_gpu(
 def _on(gpu: int, shares: int, options: dict[str, Any]) -> dict[str, Any]:
     request = DeviceRequest(device_ids=[str(gpu)], capabilities=[["gpu"]])
     return options | {
-        "labels": {**options["labels"], GPU_LABEL: str(gpu), SHARES_LABEL: str(shares)},
+        "labels": {**options["labels"], GPU_LABEL: str(gpu), _SHARES_LABEL: str(shares)},
         "host_config": {**options["host_config"], "DeviceRequests": [request]},
     }
 

@@ -39,18 +39,18 @@ from dmls_core.airflow.settings import airflow_settings
 from dmls_core.errors import RunnerError
 from dmls_core.settings import CACHE_FOLDER
 
-USER = "10001:10001"
+_USER = "10001:10001"
 """User and group of the trainer image; never root."""
 
-MAX_PIDS = 1024
+_MAX_PIDS = 1024
 
-CACHE = "/var/cache/dmls"
+_CACHE = "/var/cache/dmls"
 """Folder of the trainer image, writable for its user, at which its team's volume of matrices is mounted."""
 
-GRACE_SECONDS = 3
+_GRACE_SECONDS = 3
 """Seconds between SIGTERM and SIGKILL; Airflow kills the task 5 s after it cancels it."""
 
-SAME_TRAINER = (ROOT_LABEL, "dmls.dag", "dmls.run_key", "dmls.worker")
+_SAME_TRAINER = (ROOT_LABEL, "dmls.dag", "dmls.run_key", "dmls.worker")
 """Labels that all tries of a trainer share; the run key alone is not unique, as a hash of spec and data."""
 
 
@@ -70,7 +70,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
             image=settings.image,
             docker_url=settings.docker_url or None,
             network_mode=settings.docker_network,
-            user=USER,
+            user=_USER,
             mount_tmp_dir=False,
             log_opts_max_size="10m",
             log_opts_max_file="1",
@@ -89,8 +89,8 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
         self._private_environment = dict(trainer.environment)
         self.mounts = [Mount(target="/tmp", source=None, type="volume")]  # noqa: S108 - inside the container
         if trainer.cache:
-            self.mounts.append(Mount(target=CACHE, source=trainer.cache, type="volume"))
-            self._private_environment[CACHE_FOLDER] = CACHE
+            self.mounts.append(Mount(target=_CACHE, source=trainer.cache, type="volume"))
+            self._private_environment[CACHE_FOLDER] = _CACHE
         self._remove_earlier_tries(trainer)
         if trainer.engine == "gpu":
             self._request_gpu(trainer.gpu_memory)
@@ -118,7 +118,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges:true"],
             "read_only": True,
-            "pids_limit": MAX_PIDS,
+            "pids_limit": _MAX_PIDS,
             "memswap_limit": memory,
             "init": True,
         }
@@ -150,7 +150,7 @@ class DockerTrainerOperator(TrainerOperator, DockerOperator):
         client.create_container = create_all
 
     def _remove_earlier_tries(self, trainer: Trainer) -> None:
-        same = [f"{name}={trainer.labels[name]}" for name in SAME_TRAINER]
+        same = [f"{name}={trainer.labels[name]}" for name in _SAME_TRAINER]
         for container in self.cli.containers(all=True, filters={"label": same}):
             labels = container["Labels"]
             if trainer.key not in (labels.get(KEY_LABEL), labels.get(LEADER_LABEL)):
@@ -217,7 +217,7 @@ class DockerRunner(Runner):
         with self.engine() as engine:
             for container in containers(engine, key):
                 with suppress(NotFound):
-                    engine.stop(container["Id"], timeout=GRACE_SECONDS)
+                    engine.stop(container["Id"], timeout=_GRACE_SECONDS)
                 _remove(engine, container["Id"])
             _remove_nodes(engine, key)
 

@@ -18,18 +18,18 @@ from dmls_core.settings import NODE_HOST, NODE_TRAINERS
 CONTAINER = "base"
 """Name of the trainer's container, as ``KubernetesPodOperator`` calls it."""
 
-USER = 10001
+_USER = 10001
 """User and group of the trainer image; never root."""
 
 GRACE_SECONDS = 3
 """Seconds between SIGTERM and SIGKILL; Airflow kills the task 5 s after it cancels it."""
 
-SCRATCH = k8s.V1Volume(name="scratch", empty_dir=k8s.V1EmptyDirVolumeSource())
+_SCRATCH = k8s.V1Volume(name="scratch", empty_dir=k8s.V1EmptyDirVolumeSource())
 """On the node's disk: files in it do not count as memory."""
 
-SCRATCH_MOUNT = k8s.V1VolumeMount(name="scratch", mount_path="/tmp")  # noqa: S108 - inside the container
+_SCRATCH_MOUNT = k8s.V1VolumeMount(name="scratch", mount_path="/tmp")  # noqa: S108 - inside the container
 
-NODE_ADDRESS = k8s.V1EnvVar(
+_NODE_ADDRESS = k8s.V1EnvVar(
     name=NODE_HOST,
     value_from=k8s.V1EnvVarSource(field_ref=k8s.V1ObjectFieldSelector(field_path="status.podIP")),
 )
@@ -38,7 +38,7 @@ NODE_ADDRESS = k8s.V1EnvVar(
 TRIES_LABEL = "dmls.tries"
 """Label that the pods of all tries of a trainer share."""
 
-STUCK = frozenset(
+_STUCK = frozenset(
     {
         "CreateContainerConfigError",
         "CreateContainerError",
@@ -86,11 +86,11 @@ def build_pod(trainer: Trainer, settings: AirflowSettings, context: Context) -> 
         arguments=[_literal(argument) for argument in trainer.arguments],
         labels=_pod_labels(trainer.labels),
         annotations=trainer.labels,
-        env_vars=[NODE_ADDRESS] if NODE_TRAINERS in trainer.environment else None,
+        env_vars=[_NODE_ADDRESS] if NODE_TRAINERS in trainer.environment else None,
         env_from=[k8s.V1EnvFromSource(secret_ref=k8s.V1SecretEnvSource(name=name))],
         container_resources=_resources(trainer, settings),
-        volumes=[SCRATCH],
-        volume_mounts=[SCRATCH_MOUNT],
+        volumes=[_SCRATCH],
+        volume_mounts=[_SCRATCH_MOUNT],
         termination_grace_period=GRACE_SECONDS,
     )
     return _harden(search.build_pod_request_obj(context))
@@ -114,9 +114,9 @@ def _harden(pod: k8s.V1Pod) -> k8s.V1Pod:
     spec.restart_policy = "Never"
     spec.security_context = k8s.V1PodSecurityContext(
         run_as_non_root=True,
-        run_as_user=USER,
-        run_as_group=USER,
-        fs_group=USER,
+        run_as_user=_USER,
+        run_as_group=_USER,
+        fs_group=_USER,
         seccomp_profile=k8s.V1SeccompProfile(type="RuntimeDefault"),
     )
     spec.containers[0].security_context = k8s.V1SecurityContext(
@@ -159,7 +159,7 @@ def pod_exit(pod: k8s.V1Pod) -> TrainerExit | None:
             limit = pod.spec.containers[0].resources.limits["memory"]
             reason = f"was killed because it needed more than {limit} bytes of memory"
         return TrainerExit(ended.exit_code, reason, _details(pod, ended))
-    if state and (waiting := state.waiting) and waiting.reason in STUCK:
+    if state and (waiting := state.waiting) and waiting.reason in _STUCK:
         return TrainerExit(LOST, f"could not start: {waiting.reason}: {waiting.message}", _details(pod))
     if status.phase == "Failed":
         return TrainerExit(LOST, reason or "was ended by the cluster", _details(pod))

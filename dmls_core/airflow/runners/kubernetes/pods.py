@@ -35,7 +35,7 @@ API_ERRORS = (ApiException, HTTPError, OSError)
 
 NOT_FOUND, CONFLICT, BAD_REQUEST = 404, 409, 400
 
-WATCH_SECONDS = 300
+_WATCH_SECONDS = 300
 """Length of one watch; the API server would end it at some time, too."""
 
 
@@ -90,7 +90,7 @@ class TrainerPods:
             self._api.list_namespaced_pod,
             self.namespace,
             label_selector=self._selector,
-            timeout_seconds=WATCH_SECONDS,
+            timeout_seconds=_WATCH_SECONDS,
         )
         for event in events:
             yield (event["object"].metadata.annotations or {}).get(KEY_LABEL, "")

@@ -24,7 +24,7 @@ from dmls_core.errors import RunnerError
 if TYPE_CHECKING:
     from dmls_core.airflow.runners.kubernetes.pods import TrainerPods
 
-CLOCK_SKEW_SECONDS = 60
+_CLOCK_SKEW_SECONDS = 60
 """Overlap of two reads of a log: only its age can be requested, and clocks differ."""
 
 
@@ -118,7 +118,7 @@ class KubernetesRunner(Runner):
         last, seconds = position if position[:4].isdecimal() else "", None
         if last:
             age = datetime.now(UTC) - datetime.fromisoformat(f"{last[:19]}+00:00")
-            seconds = max(1, int(age.total_seconds()) + CLOCK_SKEW_SECONDS)
+            seconds = max(1, int(age.total_seconds()) + _CLOCK_SKEW_SECONDS)
         stamped = [line.partition(" ") for line in self.pods.log(pod.metadata.name, seconds)]
         new = [(stamp, line) for stamp, _, line in stamped if stamp > last]
         return [line for _, line in new], new[-1][0] if new else last

@@ -27,9 +27,9 @@ from dmls_core.errors import RunnerError
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
-PROBE_SECONDS = 60
+_PROBE_SECONDS = 60
 
-ATTEMPTS = 3
+_ATTEMPTS = 3
 """How often a lock is tried: a survey holds each for a moment."""
 
 
@@ -46,10 +46,10 @@ def survey_machine(settings: AirflowSettings) -> GpuSurvey:
     """
     try:
         done = subprocess.run(
-            ["/bin/sh", "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+            ["/bin/sh", "-c", PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise RunnerError(f"nvidia-smi did not answer within {PROBE_SECONDS} s") from error
+        raise RunnerError(f"nvidia-smi did not answer within {_PROBE_SECONDS} s") from error
     if done.returncode:
         output = (done.stdout + done.stderr).strip()[-300:]
         raise RunnerError(f"cannot probe the GPUs: nvidia-smi failed with code {done.returncode}: {output}")
@@ -100,11 +100,11 @@ def _open(gpu: ProbedGpu, share: int) -> IO[bytes]:
 
 
 def _lock(file: IO[bytes]) -> bool:
-    for attempt in range(ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if attempt < ATTEMPTS - 1:
+            if attempt < _ATTEMPTS - 1:
                 time.sleep(0.01)
         else:
             return True

@@ -41,7 +41,7 @@ from dmls_core.settings import CACHE_FOLDER, ProcessSettings
 if TYPE_CHECKING:
     import psutil
 
-LABELS_VARIABLE = ProcessSettings.variable("trainer_labels")
+_LABELS_VARIABLE = ProcessSettings.variable("trainer_labels")
 """Environment variable with a trainer's labels as JSON, by which its processes are found."""
 
 GRACE_SECONDS = 3.0
@@ -50,10 +50,10 @@ GRACE_SECONDS = 3.0
 REAP_SECONDS = 5.0
 """Seconds between SIGTERM and SIGKILL for an orphan."""
 
-LOG_BYTES = 1 << 20
+_LOG_BYTES = 1 << 20
 """Most bytes of a log that one read returns."""
 
-KEEP_EXIT_CODE = (
+_KEEP_EXIT_CODE = (
     'cd "$1/scratch" || exit; f=$1; shift; "$@"; echo $? >"$f/exit.part"; mv "$f/exit.part" "$f/exit"'
 )
 """Shell program: run a command in a trainer's folder and write its exit code into the file ``exit``."""
@@ -80,7 +80,7 @@ class ProcessTrainerOperator(TrainerOperator):
                 self.log.warning("Ending what is left of an earlier try: %s", folder.name)
                 end_trainer(folder.name)
         environment = worker_environment() | trainer.environment
-        environment[LABELS_VARIABLE] = json.dumps(trainer.labels)
+        environment[_LABELS_VARIABLE] = json.dumps(trainer.labels)
         if trainer.cache:
             environment[CACHE_FOLDER] = str(trainers_folder().with_name("dmls-caches") / trainer.cache)
         with ExitStack() as files:
@@ -104,7 +104,7 @@ class ProcessTrainerOperator(TrainerOperator):
                 return
             try:
                 subprocess.Popen(
-                    ["/bin/sh", "-c", KEEP_EXIT_CODE, "sh", str(folder), *self.command(trainer)],
+                    ["/bin/sh", "-c", _KEEP_EXIT_CODE, "sh", str(folder), *self.command(trainer)],
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -161,9 +161,9 @@ class ProcessRunner(Runner):
                 "was lost: it was killed, or the triggerer is not on the worker's machine, or has another "
                 "AIRFLOW_HOME, which the runner `process` does not support",
             )
-        if code <= SHELL_SIGNALS:
+        if code <= _SHELL_SIGNALS:
             return TrainerExit(code)
-        number = code - SHELL_SIGNALS
+        number = code - _SHELL_SIGNALS
         return TrainerExit(-number, f"was ended by {signal.Signals(number).name}")
 
     def read_log(self, key: str, position: str) -> tuple[list[str], str]:
@@ -172,10 +172,10 @@ class ProcessRunner(Runner):
         try:
             with (trainers_folder() / key / "log").open("rb") as file:
                 file.seek(start)
-                data = file.read(LOG_BYTES)
+                data = file.read(_LOG_BYTES)
         except FileNotFoundError:
             return [], position
-        if len(data) < LOG_BYTES:
+        if len(data) < _LOG_BYTES:
             data = data[: data.rfind(b"\n") + 1]
         return data.decode(errors="replace").splitlines(), str(start + len(data))
 
@@ -192,7 +192,7 @@ class ProcessRunner(Runner):
         return _reap_processes(self, is_active)
 
 
-SHELL_SIGNALS = 128
+_SHELL_SIGNALS = 128
 """A shell adds it to the number of the signal that ended a command."""
 
 
@@ -210,7 +210,7 @@ def end_trainer(key: str) -> None:
 
 
 def _reap_processes(runner: Runner, is_active: IsActive) -> list[str]:
-    """End this machine's orphans by their ``LABELS_VARIABLE`` and return their ids; for ``Runner.reap``."""
+    """End this machine's orphans by their ``_LABELS_VARIABLE`` and return their ids; for ``Runner.reap``."""
     import psutil
 
     orphans, keys = [], set()
@@ -254,7 +254,7 @@ def _trainer_processes(platform: str = "") -> Iterator[tuple[psutil.Process, dic
 
     for process in psutil.process_iter():
         try:
-            text = process.environ().get(LABELS_VARIABLE)
+            text = process.environ().get(_LABELS_VARIABLE)
         except psutil.Error:
             continue
         if text and platform in ("", (labels := json.loads(text))[ROOT_LABEL]):

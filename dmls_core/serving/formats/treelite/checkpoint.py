@@ -21,7 +21,7 @@ from dmls_core.serving.formats.treelite.gtil import (
 LESS_OR_EQUAL = 3
 """Treelite's code for the test ``value <= threshold``."""
 
-CATEGORICAL = 2
+_CATEGORICAL = 2
 """Treelite's code for a node that tests whether a category is in a set; it has no threshold."""
 
 LESS = 2
@@ -41,7 +41,7 @@ def snap_thresholds(model: treelite.Model) -> treelite.Model:
         if thresholds.dtype != np.float64:
             continue
         tests = tree.get_field("cmp")
-        inner = (tree.get_field("cleft") >= 0) & (tree.get_field("node_type") != CATEGORICAL)
+        inner = (tree.get_field("cleft") >= 0) & (tree.get_field("node_type") != _CATEGORICAL)
         snapped = thresholds.copy()
         down, up = inner & (tests == LESS_OR_EQUAL), inner & (tests == LESS)
         if (inner & ~down & ~up).any():

@@ -25,7 +25,7 @@ INPUT, OUTPUT, SHAP = "input__0", "output__0", "treeshap_output"
 
 FloatArray = NDArray[np.float32]
 
-FILES = {
+_FILES = {
     "xgboost": "xgboost.model",
     "xgboost_json": "xgboost.json",
     "xgboost_ubj": "xgboost.ubj",
@@ -161,9 +161,9 @@ def _tensor_dims(config: dict[str, Any]) -> tuple[list[int], list[int]]:
 def _load(config: dict[str, Any], parameters: Parameters, folder: Path) -> treelite.Model:
     """Load the model file of a version's folder."""
     model_type = parameters.text("model_type", "xgboost")
-    if model_type not in FILES:
+    if model_type not in _FILES:
         raise pb_utils.TritonModelException(f"{model_type} is no serialization format that FIL knows")
-    path = folder / (config.get("default_model_filename") or FILES[model_type])
+    path = folder / (config.get("default_model_filename") or _FILES[model_type])
     if not path.is_file():
         raise pb_utils.TritonModelException(f"Could not open model file {path}")
     try:

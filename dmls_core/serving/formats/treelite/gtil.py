@@ -26,7 +26,7 @@ from treelite.gtil.gtil import GTILConfig
 
 CHECKPOINT_FILE = "checkpoint.tl"
 
-CLASSIFIERS = (0, 2)
+_CLASSIFIERS = (0, 2)
 """Treelite's codes for models of two classes and of several."""
 
 
@@ -42,7 +42,7 @@ def load_model(folder: Path, *, threads: int = -1) -> Callable[[ArrayLike], NDAr
 
 def is_classifier(model: treelite.Model) -> bool:
     """Return whether a model returns probabilities rather than values."""
-    return int(model.get_header_accessor().get_field("task_type")[0]) in CLASSIFIERS
+    return int(model.get_header_accessor().get_field("task_type")[0]) in _CLASSIFIERS
 
 
 def as_served(model: treelite.Model, outputs: NDArray[Any]) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-CHECKPOINT = "checkpoint.tl"
+_CHECKPOINT = "checkpoint.tl"
 
 REQUIRES = "treelite"
 """Package that Triton's Python must have."""
@@ -31,7 +31,7 @@ PROOF_ROWS = 64
 
 def open_model(folder: Path, n_features: int) -> InProcessModel | None:
     """Read a version's checkpoint; ``None`` if it is too large or not here, or Treelite is not installed."""
-    path = folder / CHECKPOINT
+    path = folder / _CHECKPOINT
     try:
         if path.stat().st_size > LARGEST_FILE:
             return None

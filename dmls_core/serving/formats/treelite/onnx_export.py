@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 INPUT, OUTPUT = "input__0", "output__0"
 """Names of the tensors, as in Triton: the encoded features, and probabilities or values; both float32."""
 
-OPSETS = {"": 17, "ai.onnx.ml": 3}
-IR_VERSION = 8
+_OPSETS = {"": 17, "ai.onnx.ml": 3}
+_IR_VERSION = 8
 """ONNX Runtime 1.14 (2023) and later read this combination."""
 
 MAX_NODES = 20_000_000
@@ -114,8 +114,8 @@ def to_onnx(model: treelite.Model, metadata: Mapping[str, str]) -> onnx.ModelPro
             [tensor(OUTPUT, TensorProto.FLOAT, ["rows", n_outputs])],
             graph.constants,
         ),
-        opset_imports=[helper.make_opsetid(domain, version) for domain, version in OPSETS.items()],
-        ir_version=IR_VERSION,
+        opset_imports=[helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()],
+        ir_version=_IR_VERSION,
         producer_name="dmls",
     )
     helper.set_model_props(proto, dict(metadata))

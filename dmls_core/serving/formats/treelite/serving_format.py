@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from dmls_core.models.engines import Fitted
 
-CHECKPOINT = "checkpoint.tl"
+_CHECKPOINT = "checkpoint.tl"
 
-FIRST_HASH = "checkpoint_sha256"
+_FIRST_HASH = "checkpoint_sha256"
 """Key in ``model.json`` of models of the first releases."""
 
 
@@ -32,7 +32,7 @@ class TreeliteFormat(ServingFormat):
 
     name = "treelite"
     backend = FIL
-    files = (CHECKPOINT,)
+    files = (_CHECKPOINT,)
     predictor = "dmls_core.serving.formats.treelite.gtil"
     packages = ("treelite",)
     in_process = "dmls_core.serving.formats.treelite.in_process"
@@ -42,7 +42,7 @@ class TreeliteFormat(ServingFormat):
         from dmls_core.serving.formats.treelite import checkpoint
         from dmls_core.serving.formats.treelite.forest_size import SIZE_FILE, forest_size
 
-        model = checkpoint.export(fitted.to_treelite(), folder / CHECKPOINT)
+        model = checkpoint.export(fitted.to_treelite(), folder / _CHECKPOINT)
         (folder / SIZE_FILE).write_text(json.dumps(forest_size(model)))
         predict = partial(checkpoint.predict, model, threads=threads)
         return WrittenModel(predict, partial(checkpoint.tolerance, model))
@@ -51,7 +51,7 @@ class TreeliteFormat(ServingFormat):
         """Predict with nvForest, FIL's code on a GPU, if it is installed."""
         from dmls_core.serving.formats.treelite import checkpoint
 
-        return checkpoint.predict_as_fil(folder / CHECKPOINT, rows)
+        return checkpoint.predict_as_fil(folder / _CHECKPOINT, rows)
 
     def model_bytes(self, fitted: Fitted) -> int:
         """Return the size of the checkpoint."""
@@ -61,17 +61,17 @@ class TreeliteFormat(ServingFormat):
         """Return the model itself."""
         from dmls_core.serving.formats.treelite import checkpoint
 
-        return checkpoint.load(folder / CHECKPOINT)
+        return checkpoint.load(folder / _CHECKPOINT)
 
     def inspect(self, folder: Path) -> dict[str, Any]:
         """Check the structure of every tree."""
         from dmls_core.serving.formats.treelite.checkpoint_check import inspect
 
-        return inspect(folder / CHECKPOINT)
+        return inspect(folder / _CHECKPOINT)
 
     def recorded_hashes(self, model_json: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the hash, which models of the first releases record under a key of its own or not at all."""
-        first = {CHECKPOINT: model_json[FIRST_HASH]} if FIRST_HASH in model_json else {}
+        first = {_CHECKPOINT: model_json[_FIRST_HASH]} if _FIRST_HASH in model_json else {}
         return {**first, **super().recorded_hashes(model_json)}
 
     def size_hint(self, folder: Path, size: int, limit: int) -> str:
