@@ -157,10 +157,11 @@ export async function follow(path, fingerprint, job) {
 
 function show(box, status, { team, name }) {
   const kind = KINDS[status.state] ?? "";
+  const several = status.errors.length > 1;
   box.replaceChildren(
     h("div", { class: `note ${kind === "busy" || kind === "wait" ? "good" : kind}` },
-      h("p", {}, h("span", { class: `badge ${kind}`, id: "state", text: status.state }), ` ${status.message}`),
-      status.errors.length > 1
+      h("p", {}, h("span", { class: `badge ${kind}`, id: "state", text: status.state }), ` ${several ? status.message.split("; the first: ")[0] : status.message}`),
+      several
         ? h("ul", {}, status.errors.map((error) =>
             h("li", { text: [error.file && error.line ? `${error.file}, line ${error.line}: ` : "", error.key ? `${error.key}: ` : "", error.message, error.hint ? ` (${error.hint})` : ""].join("") })))
         : null,
