@@ -114,6 +114,11 @@ class RemoteModel:
             >>> model.predict(pd.DataFrame({"petal_length": [1.4], "petal_width": [0.2]}, index=["a"]))
               prediction  probability_setosa
             a     setosa                0.98
+
+            True values that come later name the id of the request, and the row in it:
+
+            >>> model.predict([{"petal_length": 1.4, "petal_width": 0.2}], request_id="order-17")
+            [{'prediction': 'setosa', 'probability_setosa': 0.98}]
         """
         names, values = _read(rows)
         predictions: list[dict[str, Any]] = []

@@ -112,6 +112,12 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
         ...     predictions = model.predict({"size": [0.5], "count": [3], "colour": ["red"]})
         >>> list(predictions)
         ['prediction', 'probability_bad', 'probability_good', 'probability_so-so']
+
+        True values that come later name the id of the request, and the row in it:
+
+        >>> with connect("lab.parts", grpc="triton.example:8001") as model:
+        ...     rows = {"size": [0.5], "count": [3], "colour": ["red"]}
+        ...     predictions = model.predict(rows, request_id="order-17")
     """
     from dmls_core.serving.triton.placement import find_addresses
 
