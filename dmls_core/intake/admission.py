@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError, UserError, ValidationIssue
-from dmls_core.html.formats import counted
+from dmls_core.html.formats import at_most
 from dmls_core.intake.column_check import Findings, sample_note
 from dmls_core.intake.data_files import check_data, choose_data
 from dmls_core.intake.environment import hash_environment
@@ -317,8 +317,7 @@ def _accepted(store: Store, spec: Spec, record: JobRecord) -> str:
     models = ", ".join(model.name for model in spec.models)
     named = spec.data.source.label if spec.data.source else spec.data.path
     files = ", ".join(item.key.rpartition("/")[2] for item in record.data) or named or "its data"
-    limit = "" if spec.n_trials == 1 else "up to "
-    trials = f"{limit}{counted(spec.n_trials, 'trial')}"
+    trials = at_most(spec.n_trials, "trial")
     what = f"Accepted as version {record.version}: {models}, {trials}, on {files}."
     if store.head(layout.run_folder(record.team, record.name, record.run_key) + layout.RESULT):
         return f"{what} This spec was already trained on this data; its result is used."

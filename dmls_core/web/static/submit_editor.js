@@ -74,7 +74,7 @@ function summary(gist) {
     never: "the model is not served",
   }[gist.deploy];
   const share = shown(100 * gist.holdout, 3);
-  const trials = gist.n_trials === 1 ? "1 trial" : `${gist.n_trials} trials`;
+  const trials = gist.n_trials === 1 ? "1 trial" : `up to ${gist.n_trials} trials`;
   return `Predicts ${gist.target} with ${models}: ${trials}, scored by ${gist.metric}, ${share} % of the rows held out; ${deploy}.`;
 }
 
