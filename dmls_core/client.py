@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ _CHARACTERS = 8 << 20
 """Maximum size of a request; the server accepts 100,000 rows in 32 MiB."""
 
 REQUEST_ID = "X-Request-ID"
+NOTES, IGNORED = "DMLS-Notes", "ignored-column"
+"""Header that counts what is unlike the training, and its name for columns that the model does not have."""
 
 Table = dict[str, list[Any]]
 
@@ -72,6 +75,7 @@ class RemoteModel:
         self._address, self._timeout = address, timeout
         self.request_ids: list[str] = []
         self.notes: dict[int, list[str]] = {}
+        self._ignored = 0
         self._headers = {
             "Authorization": f"Bearer {key}",
             "Content-Type": "text/csv",
@@ -84,12 +88,13 @@ class RemoteModel:
 
         Args:
             rows: a pandas or polars DataFrame, a mapping of column names to values, or a list of mappings,
-                one per row. Columns that the model does not have are ignored.
+                one per row.
             request_id: under which the inference log has the rows, so that true values that come later find
                 their predictions; the rows must fit into one request. By default, the server makes one for
                 each request; ``request_ids`` has those of the last call.
             strict: refuse rows unlike those of the training, and columns that the model does not have. By
-                default there is a warning, and ``notes`` has what is special about each row, by its number.
+                default there is a warning of both, the columns are ignored, and ``notes`` has what is special
+                about each row, by its number.
 
         Returns:
             ``prediction`` and, for a classification, ``probability_<label>`` for each label, in the order of
@@ -109,10 +114,15 @@ class RemoteModel:
             >>> model.predict(pd.DataFrame({"petal_length": [1.4], "petal_width": [0.2]}, index=["a"]))
               prediction  probability_setosa
             a     setosa                0.98
+
+            True values that come later name the id of the request, and the row in it:
+
+            >>> model.predict([{"petal_length": 1.4, "petal_width": 0.2}], request_id="order-17")
+            [{'prediction': 'setosa', 'probability_setosa': 0.98}]
         """
         names, values = _read(rows)
         predictions: list[dict[str, Any]] = []
-        self.request_ids, self.notes = [], {}
+        self.request_ids, self.notes, self._ignored = [], {}, 0
         for body in _bodies(names, values):
             if request_id and predictions:
                 raise DataError("the rows do not fit into one request with this id: predict them in parts")
@@ -132,6 +142,8 @@ class RemoteModel:
             number, texts = next(iter(self.notes.items()))
             message = f"rows unlike those of the training: {len(self.notes):,}; row {number + 1}: {texts[0]}"
             warnings.warn(message, stacklevel=2)
+        if self._ignored:
+            warnings.warn(f"columns that the model does not have: {self._ignored}", stacklevel=2)
         return _like(rows, predictions)
 
     def _send(self, body: str, request_id: str, *, strict: bool) -> list[dict[str, Any]]:
@@ -141,6 +153,8 @@ class RemoteModel:
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
                 self.request_ids.append(response.headers.get(REQUEST_ID, ""))
+                counts = re.search(rf"{IGNORED}=(\d+)", response.headers.get(NOTES, ""))
+                self._ignored = int(counts[1]) if counts else 0
                 predictions: list[dict[str, Any]] = json.loads(response.read())
                 return predictions
         except HTTPError as error:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
@@ -375,6 +376,11 @@ def waiting_searches(session: Session, team: str) -> tuple[int, int | None]:
     )
     count, smallest = session.execute(query).one()
     return count, smallest
+
+
+def connection_ids(session: Session) -> set[str]:
+    """Return the ids of the connections in the database."""
+    return set(session.scalars(select(Connection.conn_id)))
 
 
 def variables(session: Session, *, key: str = "", prefix: str = "") -> dict[str, str]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, ClassVar, Literal
 
 from dmls_core import extensions
+from dmls_core.airflow.settings import airflow_settings
 from dmls_core.airflow.sources.connections import check_allowed
+from dmls_core.errors import UserError
 from dmls_core.visible_text import visible, visible_lines
 
 Event = Literal["rejected", "failed", "deployed", "drifted", "decayed", "late"]
@@ -158,6 +160,24 @@ def notify(
             log.warning("cannot notify %s that %s was %s: %s", channel, job, event, error)
         else:
             log.info("notified %s: %s", channel, message.title)
+
+
+def describe_refused(team: str, channels: Iterable[str]) -> list[str]:
+    """Return a note on each channel over which a team's jobs cannot notify."""
+    notes = []
+    for channel in channels:
+        try:
+            check_allowed(team, connection_id(channel), "owner.notify")
+        except UserError as error:
+            notes.append(f"Nothing is sent over {channel!r} until this is changed: {error}")
+    return notes
+
+
+def unlisted_connections(connections: Iterable[str]) -> list[str]:
+    """Return those of Airflow's connections that are made for notifiers, and that no team may use."""
+    prefixes = tuple(f"dmls_{name}_" for name in extensions.names("dmls.notifiers"))
+    allowed = airflow_settings().connections
+    return sorted(each for each in connections if each.startswith(prefixes) and not allowed.get(each))
 
 
 def connection_id(channel: str) -> str:

@@ -105,7 +105,7 @@ def _print_answer(store: Store, team: str, job: str, fingerprint: str, *, as_jso
         answer = status.as_json() if status else None
         print_json({"schema": 1, "job": f"{team}/{job}", "folder": folder, "status": answer})
     elif status:
-        print_step(status)
+        _print_state(status, status.summary if status.state == "rejected" else status.message)
     else:
         err.print(
             f"Admission has not answered within {ANSWER_SECONDS:.0f} s: does the platform run? "
@@ -246,9 +246,13 @@ def accepted_spec(store: Store, team: str, job: str) -> dict[str, Any] | None:
 
 
 def print_step(status: Status) -> None:
-    """Print a status as a line."""
+    """Print a status as a line; of a failure only what ``raise_for`` does not say."""
+    _print_state(status, "" if status.state == "failed" and not status.errors else status.summary)
+
+
+def _print_state(status: Status, message: str) -> None:
     color = _COLORS.get(status.state, "default")
-    err.print(f"  [{color}]{status.state:<17}[/] {literal(status.message)}")
+    err.print(f"  [{color}]{status.state:<17}[/] {literal(message)}".rstrip())
 
 
 def raise_for(status: Status) -> None:

@@ -193,7 +193,7 @@ class JobView:
         if self.status:
             rows += [
                 ("state", self.status.state),
-                ("message", self.status.message),
+                ("message", self.status.summary),
                 ("updated", self.status.updated),
             ]
         if self.queue:

@@ -140,6 +140,10 @@ def score(
             help="Data files, or a .toml that names a table of a database.",
         ),
     ],
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse unknown categories and values out of the training's range."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score files on the platform: upload them to `scoring/`, and wait for the predictions in `scored/`.
@@ -155,7 +159,7 @@ def score(
         raise DataError(issues)
     uploaded = []
     for path in files:
-        key = layout.scoring_file(*name, path.name)
+        key = layout.scoring_file(*name, layout.STRICT + path.name if strict else path.name)
         store.upload(key, path)
         say(f"uploaded {key}")
         uploaded.append(store.head(key))

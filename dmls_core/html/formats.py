@@ -61,6 +61,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def at_most(number: int, noun: str) -> str:
+    """Return a limit and what it counts: ``1 trial``, ``up to 12 trials``."""
+    return counted(number, noun) if number == 1 else f"up to {counted(number, noun)}"
+
+
 def describe_refit(result: Mapping[str, Any]) -> str:
     """Return how the model of ``result.json`` differs from its trial, as a sentence; empty if it does not."""
     model, trial = result["best_params"], result.get("trial_params") or {}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import DmlsError, ObjectMissingError, StoreError, UserError, ValidationIssue
-from dmls_core.html.formats import counted
+from dmls_core.html.formats import at_most
 from dmls_core.intake.column_check import Findings, sample_note
 from dmls_core.intake.data_files import check_data, choose_data
 from dmls_core.intake.environment import hash_environment
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _RETIRED = "The spec was deleted, so the job is retired; its history stays. "
 
-CheckSource = Callable[[str, "Spec"], Findings]
+CheckConnections = Callable[[str, "Spec"], Findings]
 """Returns what is found in the ``[data.source]`` of a team's spec."""
 
 _SOURCELESS = ValidationIssue(
@@ -75,7 +75,7 @@ def admit(
     limits: IntakeLimits | None = None,
     memory: str | None = None,
     gpus: int | None = None,
-    check_source: CheckSource | None = None,
+    check_connections: CheckConnections | None = None,
 ) -> Outcome:
     """Admit or reject the submission in ``incoming/<team>/<job>/``, and write its status.
 
@@ -87,7 +87,7 @@ def admit(
     ``team`` and ``job`` may be invalid names. ``links`` (name -> URL) go into the status of an accepted
     submission. ``memory`` is the memory limit of a trainer, such as ``4g``, for a spec without
     ``[resources] memory``; ``gpus`` is the number that the runner offers, ``None`` if unknown.
-    ``check_source`` checks ``[data.source]``, which needs Airflow's connections.
+    ``check_connections`` checks what needs Airflow's connections: ``[data.source]`` and ``[owner] notify``.
 
     Raises:
         StoreError: the store failed, or the status could not be written.
@@ -101,7 +101,7 @@ def admit(
     for _ in range(_ATTEMPTS):
         submission = _find(store, team, job)
         outcome = (
-            _answer(store, submission, links or {}, limits, memory, gpus, check_source)
+            _answer(store, submission, links or {}, limits, memory, gpus, check_connections)
             if submission
             else _gone(store, team, job)
         )
@@ -158,7 +158,7 @@ def _answer(
     limits: IntakeLimits,
     memory: str | None,
     gpus: int | None,
-    check_source: CheckSource | None,
+    check_connections: CheckConnections | None,
 ) -> Outcome:
     team, job = submission.team, submission.job
     before = read_status(store, team, job)
@@ -168,7 +168,7 @@ def _answer(
     if before and (answer := _standing_answer(store, submission, before, environment)):
         return answer
     try:
-        outcome = _decide(store, submission, limits, memory, gpus, check_source)
+        outcome = _decide(store, submission, limits, memory, gpus, check_connections)
     except UserError as error:
         outcome = _rejected(error.issues)
     record, run = outcome.record, ""
@@ -228,7 +228,7 @@ def _decide(
     limits: IntakeLimits,
     memory: str | None,
     gpus: int | None,
-    check_source: CheckSource | None,
+    check_connections: CheckConnections | None,
 ) -> Outcome:
     """Return the outcome of a submission; raise ``UserError`` to reject it."""
     if submission.issues:
@@ -242,10 +242,12 @@ def _decide(
         resources = spec.resources.model_copy(update={"memory": spec.resources.memory or memory})
         limited = spec.model_copy(update={"resources": resources})
         data: list[ObjectInfo] = []
-        if spec.data.source:
-            findings = check_source(submission.team, spec) if check_source else Findings((_SOURCELESS,))
-        else:
-            data, findings = check_data(store, choose_data(submission, spec), limited, limits)
+        findings = check_connections(submission.team, spec) if check_connections else Findings()
+        if spec.data.source and not check_connections:
+            findings = Findings((_SOURCELESS,))
+        if not spec.data.source:
+            data, in_files = check_data(store, choose_data(submission, spec), limited, limits)
+            findings = replace(in_files, notes=(*in_files.notes, *findings.notes))
     except ObjectMissingError:
         return Outcome("waiting", "A file was deleted during the check; upload it again.")
     if findings.issues:
@@ -315,8 +317,7 @@ def _accepted(store: Store, spec: Spec, record: JobRecord) -> str:
     models = ", ".join(model.name for model in spec.models)
     named = spec.data.source.label if spec.data.source else spec.data.path
     files = ", ".join(item.key.rpartition("/")[2] for item in record.data) or named or "its data"
-    limit = "" if spec.n_trials == 1 else "up to "
-    trials = f"{limit}{counted(spec.n_trials, 'trial')}"
+    trials = at_most(spec.n_trials, "trial")
     what = f"Accepted as version {record.version}: {models}, {trials}, on {files}."
     if store.head(layout.run_folder(record.team, record.name, record.run_key) + layout.RESULT):
         return f"{what} This spec was already trained on this data; its result is used."

@@ -66,6 +66,14 @@ class Status:
         """Return the key of the run that the status describes."""
         return self.run or self.run_key
 
+    @property
+    def summary(self) -> str:
+        """The message without the first of the errors, for those who see all errors below it."""
+        if not self.errors:
+            return self.message
+        start, error, _ = self.message.partition(str(self.errors[0])[:_COMPARED])
+        return start.rstrip(": ").removesuffix("; the first") if error else self.message
+
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of ``_status.json``."""
         errors = [issue.as_json() for issue in self.errors]
@@ -137,6 +145,9 @@ _MAX_ERRORS = 50
 CHECKING = "DMLS is checking the files."
 """Message of a submission whose check takes long."""
 
+_COMPARED = 80
+"""Characters by which the first error is recognized in a message, which may be cut off."""
+
 _HEADLINES = {
     "waiting": "A file is still missing.",
     "rejected": "The submission has errors. Fix them and upload it again.",
@@ -161,7 +172,7 @@ def status_page(status: Status) -> str:
         "",
         _HEADLINES[status.state] if status.message != CHECKING else "The answer follows.",
         "",
-        escape(status.message),
+        escape(status.summary),
         "",
     ]
     if status.errors:

@@ -12,6 +12,8 @@ from dmls_core.store.base import is_key
 
 INCOMING = "incoming/"
 SCORING = "scoring/"
+STRICT = "strict/"
+"""Folder of a job in ``scoring/``: rows unlike those of the training are refused in its files."""
 SCORED = "scored/"
 JOBS = "registry/jobs/"
 CHANGE = "registry/change.json"

@@ -75,7 +75,7 @@ def _logged(client: MlflowClient, run: Run) -> LoggedModel | None:
 
 
 _COPIED = {
-    "dmls_core.data": ("encoder.py", "moments.py"),
+    "dmls_core.data": ("encoder.py", "moments.py", "row_notes.py"),
     "dmls_core.serving.deployment": ("signature.py",),
 }
 """Modules that a logged model has copies of, by package."""
@@ -126,7 +126,7 @@ def signature(encoder: Encoder) -> ModelSignature:
     checks the values itself.
     """
     from mlflow.models import ModelSignature
-    from mlflow.types.schema import AnyType, ColSpec, Schema
+    from mlflow.types.schema import AnyType, ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
     labels = encoder.target.labels
     outputs = {"prediction": "float" if labels is None else "string"}
@@ -134,6 +134,7 @@ def signature(encoder: Encoder) -> ModelSignature:
     return ModelSignature(
         inputs=Schema([ColSpec(AnyType(), name) for name in encoder.feature_names]),  # type: ignore[no-untyped-call]
         outputs=Schema([ColSpec(column_type, name) for name, column_type in outputs.items()]),
+        params=ParamSchema([ParamSpec("strict", DataType.boolean, default=False)]),
     )
 
 

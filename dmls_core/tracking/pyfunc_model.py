@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -39,16 +40,29 @@ class TableModel(PythonModel):
         # The model's own code is on the path only now.
         encoder = import_module("dmls_model.encoder").Encoder
         self.encoder = encoder.from_json(json.loads(Path(context.artifacts["encoder"]).read_bytes()))
+        self.find_notes = import_module("dmls_model.row_notes").find_notes
         self.predict_rows = import_module("dmls_model.predictor").load_model(folder)
 
     def predict(
         self,
         context: PythonModelContext,  # noqa: ARG002  MLflow passes it
         model_input: pd.DataFrame,
-        params: dict[str, Any] | None = None,  # noqa: ARG002
+        params: dict[str, Any] | None = None,
     ) -> pd.DataFrame:
-        """Return ``prediction`` and, for a classification, ``probability_<label>`` per label."""
+        """Return ``prediction`` and, for a classification, ``probability_<label>`` per label.
+
+        Warn of rows unlike those of the training; with ``params={"strict": True}``, raise ValueError.
+        """
         rows = self.encoder.transform(model_input)
+        notes = self.find_notes(self.encoder, model_input, rows)
+        if notes.notes and (params or {}).get("strict"):
+            raise notes.as_error()
+        if notes.notes:
+            first = notes.notes[0]
+            warnings.warn(
+                f"rows unlike those of the training: {len(notes.by_row()):,}; row {first.row + 1}: {first}",
+                stacklevel=2,
+            )
         labels = self.encoder.target.labels
         outputs = np.empty(0 if labels is None else (0, len(labels)), np.float32)
         if len(rows):

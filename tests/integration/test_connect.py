@@ -239,6 +239,10 @@ def test_rows_unlike_those_of_the_training_are_noted(triton, tmp_path, monkeypat
         usual = {column: values[:1] for column, values in frame.items()}
         assert model.predict(usual, strict=True)["prediction"][0] == predicted["prediction"][0]
         assert model.notes == {}
+        with pytest.warns(UserWarning, match="the model has no column 'id', '7'$"):
+            model.predict({"id": [1], 7: ["x"]} | usual)
+        with pytest.raises(DataError, match="the model has no column 'id'$"):
+            model.predict({"id": [1]} | usual, strict=True)
         with pytest.raises(DataError, match="column 'size', row 1: inf is beyond the range"):
             model.predict(usual | {"size": [math.inf]})
     metrics = f"http://{triton.context.address('triton_metrics')}/metrics"

@@ -73,6 +73,10 @@ def test_two_jobs_answer_from_one_process(server, client, served, protocol):
     assert np.array_equal(answers.probabilities, classes.expected(rows))
     with connect(classes.name, grpc=client.addresses["grpc"]) as model:
         assert list(model.predict(rows)["prediction"]) == answers.values
+        assert not model.notes
+        with pytest.warns(UserWarning, match="'Red' does not occur in the training data"):
+            model.predict({**rows, "colour": ["Red", *rows["colour"][1:]]})
+        assert list(model.notes) == [0]
     assert len(processes(server)) == 1
 
 

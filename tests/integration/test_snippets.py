@@ -24,6 +24,7 @@ from tests.services.postgres_server import PostgresServer
 from tests.unit.web.services.test_snippets import PATH, ROW
 
 ANSWER = [{"prediction": "yes", "probability_no": 0.25}]
+HEADERS = ("Authorization", "Content-Type", "X-Request-ID")
 API_KEY = "dmls_0123456789ab_0"
 
 
@@ -38,7 +39,7 @@ def address(received: list[dict[str, Any]]) -> Iterator[str]:
     class Airflow(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            headers = {name: self.headers[name] for name in ("Authorization", "Content-Type")}
+            headers = {name: self.headers[name] for name in HEADERS}
             received.append({"path": self.path, "rows": json.loads(body), **headers})
             content = json.dumps(ANSWER).encode()
             self.send_response(200)
@@ -107,6 +108,20 @@ def test_a_snippet_sends_the_row_and_prints_the_prediction(
     assert "prediction" in out
     assert "yes" in out
     check(received)
+
+
+@pytest.mark.parametrize(
+    ("language", "command", "comment"),
+    [("Python", sys.executable, '# "X-R'), ("JavaScript", "node", '// "X-R'), ("R", "Rscript", "# req_h")],
+)
+def test_the_id_of_a_request_needs_no_more_than_its_comment_removed(
+    language: str, command: str, comment: str, address: str, received: list[dict[str, Any]], tmp_path: Path
+):
+    code = snippet(language, address)
+    assert code.count(comment) == 1
+    (tmp_path / "request.mjs").write_text(code.replace(comment, comment.lstrip("#/ ")))
+    run([command, "request.mjs"], tmp_path)
+    assert received[0]["X-Request-ID"] == "order-17"
 
 
 @LANGUAGES

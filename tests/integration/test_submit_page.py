@@ -168,13 +168,14 @@ def test_a_small_file_that_is_not_text_is_read_at_once(page: Page, tmp_path: Pat
 def test_the_page_asks_whether_a_text_is_a_value_and_reads_it_as_one(page: Page, tmp_path: Path):
     from playwright.sync_api import expect
 
-    rows = "".join(f"{at * 7 % 31},{('None', 'Mild', 'Severe')[at % 3]}\n" for at in range(60))
-    (tmp_path / "a.csv").write_text(f"age,diagnosis\n{rows}")
+    rows = "".join(f"{at * 7 % 31},{at % 5},{('None', 'Mild', 'Severe')[at % 3]}\n" for at in range(60))
+    (tmp_path / "a.csv").write_text(f"age,a\u202eb,diagnosis\n{rows}")
     page.set_input_files("#file", tmp_path / "a.csv")
 
     expect(page.locator("#remarks")).to_contain_text(
         "diagnosis ('None' in 20 rows). If 'None' is a value there"
     )
+    expect(page.locator("#columns")).to_contain_text(r"a\u202eb")
     expect(page.locator("#balance")).to_contain_text("Mild")
     expect(page.locator("#balance")).not_to_contain_text("None")
     page.locator("#reading summary").click()

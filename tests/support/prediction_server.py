@@ -16,6 +16,7 @@ class Server(HTTPServer):
         self.bodies: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.answer: tuple[int, object] | None = None
+        self.notes = ""
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -35,6 +36,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("X-Request-ID", self.headers.get("X-Request-ID", "made"))
+        if server.notes:
+            self.send_header("DMLS-Notes", server.notes)
         self.send_header("Location", f"{server.url}/elsewhere")
         self.end_headers()
         self.wfile.write(content)

@@ -66,6 +66,10 @@ def test_notes_are_a_warning_and_no_column(server):
         assert model.predict({"x": [1, 7]}) == {"prediction": [1.0, 2.0]}
     assert model.notes == {1: ["column 'x': 7 is above"]}
     server.answer = None
+    server.notes = "out-of-range=1, ignored-column=2"
+    with pytest.warns(UserWarning, match="columns that the model does not have: 2$"):
+        model.predict({"x": [1]})
+    server.notes = ""
     model.predict({"x": [1]}, strict=True)
     assert server.headers[-1]["path"].endswith("/lab/parts?strict=true")
     assert model.notes == {}

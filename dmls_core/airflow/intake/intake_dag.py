@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pendulum
@@ -13,15 +14,15 @@ from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, Context
 
 from dmls_core.airflow.asset_events import event_entries
 from dmls_core.airflow.intake.submission_trigger import submission_trigger
-from dmls_core.airflow.notifiers import notify
+from dmls_core.airflow.notifiers import describe_refused, notify
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.intake import admit, find_submissions, report_check, report_failure
+from dmls_core.intake.column_check import Findings
 from dmls_core.store import Registry, Store, layout
 from dmls_core.visible_text import visible
 
 if TYPE_CHECKING:
-    from dmls_core.intake.column_check import Findings
     from dmls_core.spec import Spec
 
 _DAG_ID = "dmls.intake"
@@ -107,7 +108,7 @@ class AdmitOperator(BaseOperator):
             links=links,
             memory=settings.memory,
             gpus=settings.gpus,
-            check_source=_check_source,
+            check_connections=_check_connections,
         )
         self.log.info("%s", visible(f"{team}/{job}: {outcome.state}: {outcome.message}"))
         if outcome.state == "rejected" and not outcome.unchanged:
@@ -115,11 +116,14 @@ class AdmitOperator(BaseOperator):
         return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
 
 
-def _check_source(team: str, spec: Spec) -> Findings:
-    # Imported here: the DAG is parsed often, and few specs name a source.
-    from dmls_core.airflow.sources.data_source import check_source
+def _check_connections(team: str, spec: Spec) -> Findings:
+    findings = Findings()
+    if spec.data.source:
+        # Imported here: the DAG is parsed often, and few specs name a source.
+        from dmls_core.airflow.sources.data_source import check_source
 
-    return check_source(team, spec)
+        findings = check_source(team, spec)
+    return replace(findings, notes=(*findings.notes, *describe_refused(team, spec.owner.notify)))
 
 
 def _owner(store: Store, team: str, job: str) -> dict[str, Any]:

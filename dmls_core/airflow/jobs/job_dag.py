@@ -28,7 +28,7 @@ from dmls_core.airflow.runs.status import report_failure
 from dmls_core.airflow.settings import airflow_settings
 from dmls_core.airflow.shards import read_shard
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.html.formats import counted
+from dmls_core.html.formats import at_most
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def build_dag(dag_id: str, entry: dict[str, Any]) -> DAG:
         max_active_runs=1,
         tags={"dmls", f"team:{record['team']}", *models},
         description=f"Version {record['version']}: "
-        f"{counted(spec['n_trials'], 'trial')} of {', '.join(models)}",
+        f"{at_most(spec['n_trials'], 'trial')} of {', '.join(models)}",
         default_args={"owner": record["team"], **RETRY},
         is_paused_upon_creation=False,
         render_template_as_native_obj=False,

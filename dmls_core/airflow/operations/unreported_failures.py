@@ -1,4 +1,4 @@
-"""Find runs that failed without a word in ``_status``, which still says that they run.
+"""Find runs whose status still says that they run, although they failed, or not who stopped them.
 
 A failing task writes the status once. If the store refuses that, or the process is killed, it stays as it is.
 """
@@ -10,10 +10,12 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC
 from urllib.parse import unquote
 
 from dmls_core.airflow import database
 from dmls_core.airflow.database import Session
+from dmls_core.airflow.runs.status import INTERRUPTED
 from dmls_core.errors import StoreError
 from dmls_core.intake import read_status, update_run_status
 from dmls_core.intake.status import Status
@@ -29,7 +31,7 @@ _GRACE_SECONDS = 20.0
 
 MESSAGE = "The run failed, and its tasks could not write why. Their logs are in Airflow"
 
-STOPPED = "{} stopped the run in Airflow. To go on, clear its tasks that did not succeed"
+STOPPED = "{} stopped the run in Airflow{}. To go on, clear its tasks that did not succeed"
 
 _MARKING = ("patch_dag_run", "patch_task_instance", "patch_task_group_instances")
 """Events of Airflow's audit log for runs and tasks that a person gives another state."""
@@ -63,22 +65,26 @@ class UnreportedFailures:
     def _correct(self, session: Session, store: Store, dag_id: str) -> None:
         team, job = layout.parse_dag_id(dag_id)
         status = read_status(store, team, job)
-        if status is None or status.state != "running" or not status.run_key:
+        if status is None or not status.run_key:
+            return
+        interrupted = (status.state, status.message) == ("failed", INTERRUPTED)
+        if status.state != "running" and not interrupted:
             return
         runs = database.dag_runs(session, dag_id, limit=1, run_id=_run_id(status))
         if runs and runs[0].state == "failed":
-            person = _who_stopped(session, dag_id, runs[0].run_id)
-            message = STOPPED.format(person) if person else MESSAGE
+            usual = status.message if interrupted else MESSAGE
+            message = _describe_stop(session, dag_id, runs[0].run_id) or usual
             update_run_status(store, team, job, status.run_key, "failed", message, run=status.run)
 
 
-def _who_stopped(session: Session, dag_id: str, run_id: str) -> str:
-    """Return who marked a run, or a task of it, as failed last; an empty text if no one has."""
+def _describe_stop(session: Session, dag_id: str, run_id: str) -> str:
+    """Say who last marked a run, or a task of it, as failed, and when; an empty text if no one has."""
     for event in database.audit_events(session, dag_id, _MARKING, _MAX_EVENTS):
         with suppress(ValueError):
             body = json.loads(event.extra or "{}")
             if event.run_id == run_id and "failed" in (body.get("state"), body.get("new_state")):
-                return event.who or "Someone"
+                at = f" on {event.at.astimezone(UTC):%-d %B %Y at %H:%M} UTC" if event.at else ""
+                return STOPPED.format(event.who or "Someone", at)
     return ""
 
 

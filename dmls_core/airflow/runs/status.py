@@ -19,6 +19,9 @@ from dmls_core.visible_text import visible_lines
 
 log = logging.getLogger(__name__)
 
+INTERRUPTED = "The training was stopped. To go on, clear the task `search`: it resumes at its last trial."
+"""Message of a run whose training was ended from outside, until it is known by whom."""
+
 
 class StatusReporter:
     """Write ``_status`` for one run of a job."""
@@ -53,10 +56,7 @@ class StatusReporter:
         if retried:
             self.running("The training was interrupted. Airflow retries it: it resumes at its last trial.")
         else:
-            self.report(
-                "failed",
-                "The training was stopped. To go on, clear the task `search`: it resumes at its last trial.",
-            )
+            self.report("failed", INTERRUPTED)
 
     def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         """Write the status, never over that of a newer submission; a backfill is only logged."""

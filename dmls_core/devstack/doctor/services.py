@@ -20,7 +20,7 @@ from dmls_core.devstack.private_files import read_json
 from dmls_core.devstack.supervisor import http_text
 from dmls_core.errors import DmlsError, PlatformError
 from dmls_core.serving.triton.addresses import parse_address, split_addresses
-from dmls_core.settings import ENVIRONMENT, SIGNERS, SIGNING_KEY, Settings
+from dmls_core.settings import CONNECTIONS, ENVIRONMENT, SIGNERS, SIGNING_KEY, Settings
 from dmls_core.store import layout
 from dmls_core.tracking.connection import server_version
 
@@ -29,12 +29,21 @@ _RUNNER_SECONDS = 60
 SECONDS = 15.0
 """Longest wait for a service: while all checks run at once, a small machine is slow."""
 
-_CHECK_RUNNER = """
-import json
+_CHECK_IN_AIRFLOW = """
+import json, os
+from contextlib import suppress
+from airflow.secrets.environment_variables import CONN_ENV_PREFIX as PREFIX
+from airflow.utils.session import create_session
+from sqlalchemy.exc import SQLAlchemyError
+from dmls_core.airflow.database import connection_ids
+from dmls_core.airflow.notifiers import unlisted_connections
 from dmls_core.airflow.runners import load_runner
 from dmls_core.airflow.settings import airflow_settings
 runner = load_runner(airflow_settings())
-print(json.dumps([runner.settings.runner, runner.check()]))
+ids = {name.removeprefix(PREFIX).lower() for name in os.environ if name.startswith(PREFIX)}
+with suppress(SQLAlchemyError), create_session() as session:  # another check is about the database
+    ids |= connection_ids(session)
+print(json.dumps([runner.settings.runner, runner.check(), unlisted_connections(ids)]))
 """
 
 _RESTART_HINT = "restart SeaweedFS, unless s3-guard does within a minute: it refuses some writes until then"
@@ -58,7 +67,7 @@ def service_checks(settings: Settings, embedded: Context | None = None) -> list[
     """
     environment = _airflow_environment(embedded) if embedded else os.environ
     return [
-        *([lambda: [check_own_study(embedded)], lambda: [check_runner(embedded)]] if embedded else []),
+        *([lambda: [check_own_study(embedded)], lambda: check_in_airflow(embedded)] if embedded else []),
         lambda: _store(settings),
         lambda: [_mlflow(settings)],
         lambda: _tritons(settings),
@@ -330,22 +339,28 @@ def check_own_study(context: Context) -> Check:
     return Check(_STUDY_CHECK, "ok", f"{where}: trainers may share a search")
 
 
-def check_runner(context: Context) -> Check:
-    """Ask the runner of the embedded platform what it lacks, in a process with Airflow's configuration."""
+def check_in_airflow(context: Context) -> list[Check]:
+    """Check the runner and the notifiers of the embedded platform in a process of its Airflow."""
     environment = {**base_environment(context), **_airflow_environment(context)}
-    command = [sys.executable, "-P", "-c", _CHECK_RUNNER]
+    command = [sys.executable, "-P", "-c", _CHECK_IN_AIRFLOW]
     try:
         done = subprocess.run(
             command, check=True, env=environment, capture_output=True, text=True, timeout=_RUNNER_SECONDS
         )
-        name, lacking = json.loads(done.stdout.splitlines()[-1])
+        name, lacking, unlisted = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         reason = (getattr(error, "stderr", "") or str(error)).strip().rpartition("\n")[2][:500]
-        return Check("runner", "broken", f"it cannot be checked: {reason}", "see logs/airflow-scheduler.log")
+        hint = "see logs/airflow-scheduler.log"
+        return [Check("runner", "broken", f"it cannot be checked: {reason}", hint)]
+    checks = [Check("runner", "ok", f"{name} can start trainers")]
     if lacking:
         hint = "no search starts until this is fixed"
-        return Check("runner", "broken", f"{name}: {'; '.join(lacking)}", hint)
-    return Check("runner", "ok", f"{name} can start trainers")
+        checks = [Check("runner", "broken", f"{name}: {'; '.join(lacking)}", hint)]
+    if unlisted:
+        message = f"no team may use {', '.join(unlisted)}: nothing is sent there"
+        hint = f"add them with their teams to {CONNECTIONS}, then run `dmls up`"
+        checks.append(Check("notifiers", "missing", message, hint))
+    return checks
 
 
 def _airflow_environment(context: Context) -> dict[str, str]:

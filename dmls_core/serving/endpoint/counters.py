@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,3 +39,20 @@ class Counts:
             if new := getattr(of, attribute) - exported:
                 metric.increment(new)
                 counter[4] += new
+
+
+class Noted:
+    """Notes on the rows of users' requests to a model, by kind."""
+
+    def __init__(self, counts: Counts, model: str, kinds: Sequence[str]) -> None:
+        self.unknown_category = self.out_of_range = self.empty_row = 0
+        text = "Values and rows unlike those of the training."
+        for kind in kinds:
+            labels = {"model": model, "kind": kind}
+            counts.add("dmls_notes_total", text, labels, self, kind.replace("-", "_"))
+
+    def count(self, numbers: Mapping[str, int]) -> None:
+        """Add the notes of a request."""
+        for kind, number in numbers.items():
+            name = kind.replace("-", "_")
+            setattr(self, name, getattr(self, name) + number)

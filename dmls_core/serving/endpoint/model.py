@@ -66,15 +66,11 @@ class TritonPythonModel:
         self._find_versions()
         if self.versions:
             self._open(self.versions[0])
-        self.counts = _module(version_folder / "counters.py").Counts()
+        counters = _module(version_folder / "counters.py")
+        self.counts = counters.Counts()
         self.row_notes = _module(version_folder / "row_notes.py")
-        self.noted = Noted()
-        for kind in () if self.forest.endswith(CANDIDATE) else self.row_notes.KINDS:
-            labels, text = (
-                {"model": self.forest, "kind": kind},
-                "Values and rows unlike those of the training.",
-            )
-            self.counts.add("dmls_notes_total", text, labels, self.noted, kind.replace("-", "_"))
+        kinds = () if self.forest.endswith(CANDIDATE) else self.row_notes.KINDS
+        self.noted = counters.Noted(self.counts, self.forest, kinds)
         self.log = self._log(version_folder, os.environ.get(LOG_FOLDER), parameters.get("log"))
         self.canary = self._canary(parameters.get("canary"))
 
@@ -264,19 +260,6 @@ class TritonPythonModel:
         folder = self.folder.parent / self.forest / str(version.number)
         for module in self.in_process:
             version.own = version.own or module.open_model(folder, len(version.encoder.column_names))
-
-
-class Noted:
-    """Notes on the rows of users' requests, by kind."""
-
-    def __init__(self) -> None:
-        self.unknown_category = self.out_of_range = self.empty_row = 0
-
-    def count(self, counts: dict[str, int]) -> None:
-        """Add the notes of a request."""
-        for kind, count in counts.items():
-            name = kind.replace("-", "_")
-            setattr(self, name, getattr(self, name) + count)
 
 
 class Challenger:

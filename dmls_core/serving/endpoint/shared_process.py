@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
-from table_versions import Version, texts_of  # type: ignore[import-not-found]
+from table_versions import Version, notes_tensor, texts_of  # type: ignore[import-not-found]
 
 RECORDS = ".dmls/shared"
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\.[a-z0-9][a-z0-9_-]{0,62}")
@@ -38,6 +38,11 @@ NUMBERED = re.compile(r"(input|output|probabilities|value|version)_([0-9]{1,5})"
 COLUMN = re.compile(r"(number|text)_([0-9]{1,5})")
 ALIVE = "dmls.alive"
 """Id of a request that asks whether this process runs."""
+
+OWN_REQUESTS = "dmls."
+"""Prefix of the ids of DMLS's own requests, whose notes are not counted."""
+NOTES = "notes"
+"""Output with the notes on each row."""
 
 UNNAMED = "this request names no version of a model: send it to the model's own name"
 
@@ -52,8 +57,8 @@ class RequestError(Exception):
 class SharedVersion:
     """A version in memory: its encoder and its forest."""
 
-    def __init__(self, version: Any, forest: Any, size: int) -> None:  # noqa: ANN401
-        self.version, self.forest, self.size = version, forest, size
+    def __init__(self, model: str, version: Any, forest: Any, size: int) -> None:  # noqa: ANN401
+        self.model, self.version, self.forest, self.size = model, version, forest, size
         encoder = version.encoder
         self.n_features = len(encoder.column_names)
         feature_types = {feature.name: type(feature).__name__ for feature in encoder.features}
@@ -105,6 +110,9 @@ class TritonPythonModel:
         code = model_folder / args["model_version"]
         _module(code / "private_memory.py").make_memory_private()
         self.code = _module(code / "encoder.py")
+        self.row_notes, self.counters = _module(code / "row_notes.py"), _module(code / "counters.py")
+        self.counts = self.counters.Counts()
+        self.noted: dict[str, Any] = {}
         self.in_process = [_module(path) for path in sorted(code.glob("in_process_*.py"))]
         for module in self.in_process:
             if importlib.util.find_spec(module.REQUIRES) is None:
@@ -125,6 +133,7 @@ class TritonPythonModel:
         self.finalized.set()
         self.watcher.join()  # it might be about to start the timer
         faulthandler.cancel_dump_traceback_later()
+        self.counts.update()
 
     def _end_if_hung(self, seconds: float) -> None:
         """End the process, with a traceback in Triton's log, ``seconds`` to twice that after a request hung.
@@ -143,6 +152,7 @@ class TritonPythonModel:
             self.started = time.monotonic()
             answers.append(self._answer(request))
         self.started = math.inf
+        self.counts.update_sometimes()
         return answers
 
     def _answer(self, request: Any) -> Any:  # noqa: ANN401
@@ -176,7 +186,8 @@ class TritonPythonModel:
         served = self._version(low, high)
         if (output == "value") != (served.version.labels is None):
             raise RequestError(f"the model has no output {output}")
-        encoded = served.version.encode(served.table(inputs))
+        table = served.table(inputs)
+        encoded = served.version.encode(table)
         if isinstance(encoded, str):
             raise RequestError(encoded)
         outputs = np.ascontiguousarray(served.predict(encoded))
@@ -184,8 +195,31 @@ class TritonPythonModel:
         if output == "probabilities":
             labels = served.version.labels[outputs.argmax(axis=1)].reshape(-1, 1)
             tensors.append(pb_utils.Tensor("label", labels))
+        if NOTES in request.requested_output_names():  # ensembles of earlier releases have no such output
+            notes = self._notes(request.request_id(), served, table, encoded)
+            tensors.append(notes_tensor(len(outputs), notes))
         number = np.full((len(outputs), 1), served.version.number, np.int64)
         return [*tensors, pb_utils.Tensor(f"version_{high}", number)]
+
+    def _notes(
+        self,
+        request_id: str,
+        served: SharedVersion,
+        table: dict[str, Any],
+        encoded: Any,  # noqa: ANN401
+    ) -> dict[int, list[str]]:
+        """Return the notes of each row that has some, and count those of users' requests."""
+        try:
+            notes = served.version.find_notes(table, encoded, self.row_notes)
+            if notes and not request_id.startswith(OWN_REQUESTS):
+                if served.model not in self.noted:
+                    kinds = self.row_notes.KINDS
+                    self.noted[served.model] = self.counters.Noted(self.counts, served.model, kinds)
+                self.noted[served.model].count(notes.counts)
+            return notes.by_row() if notes else {}
+        except Exception:  # noqa: BLE001  notes must not fail a request
+            pb_utils.Logger.log_error(traceback.format_exc())
+            return {}
 
     def _version(self, low: int, high: int) -> SharedVersion:
         """Return the version of a slot, from memory if its record is unchanged."""
@@ -232,7 +266,7 @@ class TritonPythonModel:
             opened = module.open_model(folder, len(version.encoder.column_names))
             if opened is not None:
                 size = ENCODER_FACTOR * len(encoder) + sum(map(len, contents.values()))
-                return SharedVersion(version, opened, size)
+                return SharedVersion(model, version, opened, size)
         raise RequestError(f"the model of version {number} cannot be read: deploy it again")
 
 

@@ -225,11 +225,16 @@ class Version:
                 pb_utils.Tensor("probabilities", np.ascontiguousarray(outputs)),
             ]
         if notes:
-            texts = np.full((len(outputs), 1), b"", dtype=object)
-            for row, lines in notes.items():
-                texts[row, 0] = json.dumps(lines).encode()
-            tensors.append(pb_utils.Tensor("notes", texts))
+            tensors.append(notes_tensor(len(outputs), notes))
         return pb_utils.InferenceResponse([*tensors, version])
+
+
+def notes_tensor(n_rows: int, notes: dict[int, list[str]]) -> Any:  # noqa: ANN401
+    """Return the notes of each row as JSON, an empty text without any."""
+    texts = np.full((n_rows, 1), b"", dtype=object)
+    for row, lines in notes.items():
+        texts[row, 0] = json.dumps(lines).encode()
+    return pb_utils.Tensor("notes", texts)
 
 
 class _Texts:

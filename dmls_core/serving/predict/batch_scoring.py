@@ -85,13 +85,13 @@ class FileScoring:
     def __init__(
         self,
         store: Store,
-        connect: Callable[[], Predictor],
+        connect: Callable[..., Predictor],
         team: str,
         job: str,
         file: str,
         options: Mapping[str, Any],
     ) -> None:
-        """Find the file; ``connect`` looks up the served version.
+        """Find the file; ``connect`` looks up the served version, and takes ``strict`` as ``Predictor`` does.
 
         ``options`` are the job's ``[data]`` as JSON data, which say how text is written.
 
@@ -121,7 +121,9 @@ class FileScoring:
         try:
             with TemporaryDirectory(prefix="dmls-scoring-") as scratch, self._own_name():
                 self._check()
-                return self._score(self._connect(), Path(scratch), read_table, say)
+                return self._score(
+                    self._connect(strict=self._file.startswith(layout.STRICT)), Path(scratch), read_table, say
+                )
         except UserError as error:
             errors = [issue.as_json() for issue in error.issues]
             self._write(state="failed", message=str(error), errors=errors)

@@ -11,7 +11,7 @@ import re
 import uuid
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,7 +34,7 @@ from dmls_core.serving.triton.model_config import (
     table_name,
 )
 from dmls_core.serving.triton.shared_memory import SharedInputs
-from dmls_core.serving.triton.tensors import Columns, like, read_columns
+from dmls_core.serving.triton.tensors import Columns, column_names, like, read_columns
 
 if TYPE_CHECKING:
     from dmls_core.settings import Settings
@@ -51,6 +51,9 @@ FIRST_ROW = "first_row"
 
 _REQUEST_ID = re.compile(r"(?!dmls\.)[!-~](?:[ -~]{0,126}[!-~])?")
 """Ids that begin with ``dmls.`` are those of DMLS's own requests."""
+
+MAX_NAMES = 5
+"""Other columns that a warning names."""
 
 FOLDER = "folder"
 """The table endpoint's own version, next to its outputs."""
@@ -109,6 +112,12 @@ def connect(model: str, *, grpc: str = "", timeout: float = 60.0, shared_memory:
         ...     predictions = model.predict({"size": [0.5], "count": [3], "colour": ["red"]})
         >>> list(predictions)
         ['prediction', 'probability_bad', 'probability_good', 'probability_so-so']
+
+        True values that come later name the id of the request, and the row in it:
+
+        >>> with connect("lab.parts", grpc="triton.example:8001") as model:
+        ...     rows = {"size": [0.5], "count": [3], "colour": ["red"]}
+        ...     predictions = model.predict(rows, request_id="order-17")
     """
     from dmls_core.serving.triton.placement import find_addresses
 
@@ -194,13 +203,12 @@ class TritonModel:
         """Predict the rows of a frame, all with the same version of the model.
 
         Args:
-            frame: a pandas or polars DataFrame, or a mapping of column names to values. Unknown columns
-                are ignored.
+            frame: a pandas or polars DataFrame, or a mapping of column names to values.
             request_id: under which the inference log has the rows, so that true values that come later find
                 their predictions; by default a new one.
-            strict: refuse rows unlike those of the training.
-            notes: warn of such rows; afterwards, ``notes`` of this object has what is special about each, by
-                its number. Models that share a process do not say it.
+            strict: refuse rows unlike those of the training, and columns that the model does not have.
+            notes: warn of both, and predict without such columns; afterwards, ``notes`` of this object has
+                what is special about each row, by its number.
 
         Returns:
             A frame of the same library with ``prediction`` and, for a classification,
@@ -209,7 +217,7 @@ class TritonModel:
 
         Raises:
             DataError: a column is missing, or a value is not a number where one is needed; it names up to
-                20 such values. Or there are notes on rows, and ``strict``.
+                20 such values. Or there is something to note, and ``strict``.
             ServingError: Triton does not answer, or fails.
         """
         request_id = check_request_id(request_id) or uuid.uuid4().hex
@@ -234,10 +242,14 @@ class TritonModel:
                 version = versions.pop() if ANY not in signature.labels else ANY
                 if version in signature.labels:
                     self.notes = _notes(parts)
-                    if self.notes and strict:
-                        raise DataError(_first(self.notes))
-                    if self.notes and notes:
-                        warnings.warn(_first(self.notes), stacklevel=2)
+                    remarks = [
+                        *([_first(self.notes)] if self.notes else []),
+                        *_describe_others(column_names(frame), signature.data_types),
+                    ]
+                    if remarks and strict:
+                        raise DataError([ValidationIssue(remark) for remark in remarks])
+                    for remark in remarks if notes else ():
+                        warnings.warn(remark, stacklevel=2)
                     return like(frame, _added(parts, signature.labels[version]))
             self._signature = self._read_signature()
         raise ServingError(f"{self.model} changed its version {ROUNDS} times during the request: try again")
@@ -354,6 +366,15 @@ def _notes(parts: list[Columns]) -> dict[int, list[str]]:
 def _first(notes: dict[int, list[str]]) -> str:
     row, texts = next(iter(notes.items()))
     return f"rows unlike those of the training: {len(notes):,}; row {row + 1}: {texts[0]}"
+
+
+def _describe_others(names: Sequence[str], columns: Collection[str]) -> list[str]:
+    """Return a remark on names that are not columns of the model; none without any."""
+    others = [name for name in names if name not in columns]
+    if not others:
+        return []
+    more = f" and {len(others) - MAX_NAMES:,} more" if len(others) > MAX_NAMES else ""
+    return [f"the model has no column {', '.join(map(repr, others[:MAX_NAMES]))}{more}"]
 
 
 def _added(parts: list[Columns], labels: tuple[str, ...] | None) -> Columns:

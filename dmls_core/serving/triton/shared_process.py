@@ -19,6 +19,7 @@ from dmls_core.serving.triton.model_config import (
     IN_PROCESS,
     LABEL,
     MAX_BATCH_SIZE,
+    NOTES,
     PROBABILITIES,
     VALUE,
     VERSION,
@@ -113,8 +114,11 @@ def shared_code(in_process: Mapping[str, str]) -> dict[str, str]:
     table, data = resources.files("dmls_core.serving.endpoint"), resources.files("dmls_core.data")
     return {
         "model.py": (table / "shared_process.py").read_text("utf-8"),
-        **{name: (table / name).read_text("utf-8") for name in ("private_memory.py", "table_versions.py")},
-        **{name: (data / name).read_text("utf-8") for name in ("encoder.py", "moments.py")},
+        **{
+            name: (table / name).read_text("utf-8")
+            for name in ("counters.py", "private_memory.py", "table_versions.py")
+        },
+        **{name: (data / name).read_text("utf-8") for name in ("encoder.py", "moments.py", "row_notes.py")},
         **{f"{IN_PROCESS}{name}.py": source for name, source in in_process.items()},
         # In place of a folder that Python would write: a changed folder has Triton start the process again.
         "__pycache__": "",
@@ -127,7 +131,7 @@ def shared_config() -> str:
     inputs += [("numbers", "TYPE_FP64", -1), ("texts", "TYPE_STRING", -1), ("dates", "TYPE_STRING", -1)]
     for number in range(COLUMNS):
         inputs += [(f"number_{number}", "TYPE_FP64", 1), (f"text_{number}", "TYPE_STRING", 1)]
-    outputs = [(LABEL, "TYPE_STRING", 1)]
+    outputs = [(LABEL, "TYPE_STRING", 1), (NOTES, "TYPE_STRING", 1)]
     outputs += [(f"{VERSION}_{number}", "TYPE_INT64", 1) for number in range(HIGH)]
     for number in range(LOW):
         outputs += [(f"output_{number}", "TYPE_FP32", -1), (f"{PROBABILITIES}_{number}", "TYPE_FP32", -1)]
@@ -182,6 +186,8 @@ def table_front(name: str, encoder: Encoder, version: int, slot: Slot) -> str:
     else:
         probabilities = _Tensor(PROBABILITIES, "TYPE_FP32", len(labels), f"{PROBABILITIES}_{slot.low}")
         outputs = [_Tensor(LABEL, "TYPE_STRING", 1, LABEL), probabilities, version_output]
+    # A step must return each output that an ensemble maps: without notes, their texts are empty.
+    outputs.append(_Tensor(NOTES, "TYPE_STRING", 1, NOTES))
     parameters = {
         "forest": name,
         "target": encoder.target.name,

@@ -55,8 +55,8 @@ def read_columns(
         DataError: columns are missing, repeated or differ in length, or values are not numbers.
     """
     # A frame's column names may be numbers, which were texts in the CSV of the training.
-    keys = list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
-    names = [str(key) for key in keys]
+    keys = _keys(frame)
+    names = column_names(frame)
     keys_by_name = dict(zip(names, keys, strict=True))
     lacking = [[name for name in columns if name not in keys_by_name] for columns in version_columns]
     if all(lacking):
@@ -87,6 +87,15 @@ def read_columns(
     if len(set(lengths.values())) > 1:
         raise DataError(ValidationIssue(f"columns differ in length: {lengths}"))
     return columns
+
+
+def column_names(frame: Any) -> list[str]:  # noqa: ANN401
+    """Return the names of a frame's columns as texts."""
+    return [str(key) for key in _keys(frame)]
+
+
+def _keys(frame: Any) -> list[Any]:  # noqa: ANN401
+    return list(frame.keys() if isinstance(frame, Mapping) else frame.columns)
 
 
 def like(frame: Any, columns: Columns) -> Any:  # noqa: ANN401

@@ -128,6 +128,13 @@ async def score(
     request: Request,
     caller: JobViewer,
     file: Annotated[str, Query(max_length=255, description="Name of the file, for messages.")] = "data.csv",
+    strict: Annotated[
+        bool,
+        Query(
+            description="Respond with 422 to unknown categories, values out of the training's range, and "
+            "rows without values."
+        ),
+    ] = False,
 ) -> StreamingResponse:
     """Return a CSV with the predictions added to every row, as they are made.
 
@@ -139,5 +146,5 @@ async def score(
     """
     from dmls_core.web.services.predictions import score_csv
 
-    chunks = await score_csv(request.stream(), caller.team, caller.name, file)
+    chunks = await score_csv(request.stream(), caller.team, caller.name, file, strict=strict)
     return StreamingResponse(chunks, media_type="text/csv; charset=utf-8")

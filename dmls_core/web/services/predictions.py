@@ -266,10 +266,13 @@ def read_notation(team: str, name: str) -> dict[str, Any]:
 CHUNK_BYTES = 1 << 16
 
 
-async def score_csv(body: AsyncIterator[bytes], team: str, name: str, file: str) -> AsyncIterator[bytes]:
+async def score_csv(
+    body: AsyncIterator[bytes], team: str, name: str, file: str, *, strict: bool = False
+) -> AsyncIterator[bytes]:
     """Return the rows of a file with their predictions as CSV, in chunks, once the first chunk exists.
 
     Text is written as the job's ``[data]`` says; the name shows the format, and whether it is compressed.
+    ``strict`` refuses rows unlike those of the training.
 
     Until then errors of the data or of Triton are raised here; later ones break the stream. Messages name
     ``file``. A thread writes into a pipe: it waits for a slow reader, and fails if the reader has gone.
@@ -284,7 +287,7 @@ async def score_csv(body: AsyncIterator[bytes], team: str, name: str, file: str)
         read_end, write_end = os.pipe()
         pipe = stack.enter_context(os.fdopen(read_end, "rb"))
         thread = ThreadPoolExecutor(1)
-        scored = thread.submit(_score, source, team, name, file, write_end)
+        scored = thread.submit(_score, source, team, name, file, write_end, strict=strict)
         thread.shutdown(wait=False)
         first = await run_in_threadpool(pipe.read, CHUNK_BYTES)
         if len(first) < CHUNK_BYTES:
@@ -302,7 +305,7 @@ async def _stream(
         await run_in_threadpool(scored.result)
 
 
-def _score(source: Path, team: str, name: str, file: str, write_end: int) -> None:
+def _score(source: Path, team: str, name: str, file: str, write_end: int, *, strict: bool) -> None:
     from dmls_core.serving import Predictor, predict_file, triton_servers
     from dmls_core.serving.predict.parquet_files import rows_as_csv
     from dmls_core.serving.triton.placement import select_servers
@@ -314,8 +317,8 @@ def _score(source: Path, team: str, name: str, file: str, write_end: int) -> Non
             rows_as_csv(source, read_notation(team, name), source.parent, limits=sandbox.Limits()) as rows,
             triton_servers(settings.triton_http, settings.triton_grpc) as servers,
         ):
-            predict_file(
-                Predictor(open_repository(settings), select_servers(servers, model)[0], model), rows, target
-            )
+            server = select_servers(servers, model)[0]
+            predictor = Predictor(open_repository(settings), server, model, strict=strict)
+            predict_file(predictor, rows, target)
     except UserError as error:
         raise type(error)([replace(problem, file=file) for problem in error.issues]) from error

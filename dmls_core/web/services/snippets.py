@@ -1,8 +1,8 @@
 """The request of a prediction in the languages of its users; each snippet runs as pasted.
 
-Each sends one row to the REST API. A long row is in a file, which the page saves. The API key is in the
-environment variable ``KEY``, or in a file or a placeholder where programs have no environment. No key is an
-argument of a program, which other users see.
+Each sends one row to the REST API, and shows how to give the request an id. A long row is in a file, which
+the page saves. The API key is in the environment variable ``KEY``, or in a file or a placeholder where
+programs have no environment. No key is an argument of a program, which other users see.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ KEY_FILE = "dmls_api_key"
 
 ROW_FILE = "row.json"
 """File with a long row."""
+
+REQUEST_ID = "X-Request-ID"
+ID = "order-17"
+LATER = "to report the true value later"
+_ADD_ID = f"{LATER}, add --header '{REQUEST_ID}: {ID}'"
 
 _LONGEST = 5_000
 """Characters of the longest row that snippets contain."""
@@ -52,7 +57,9 @@ def make_snippets(url: str, row: Mapping[str, Any]) -> list[Snippet]:
     body = None if long else json.dumps([row])
     file = f", the file {ROW_FILE}" if long else ""
     snippets = [
-        Snippet(language="curl", needs=f"curl, {KEY}{file}", code=_curl(url, body, f'"${KEY}"')),
+        Snippet(
+            language="curl", needs=f"curl, {KEY}{file}", code=_curl(url, body, f'"${KEY}"') + f"\n# {_ADD_ID}"
+        ),
         Snippet(language="Python", needs=KEY + file, code=_python(url, None if long else row)),
         Snippet(
             language="JavaScript", needs=f"Node.js 18 or newer, {KEY}{file}", code=_javascript(url, body)
@@ -108,7 +115,7 @@ def _python(url: str, row: Mapping[str, Any] | None) -> str:
         "    {\n"
         f'        "Authorization": f"Bearer {{os.environ[\'{KEY}\']}}",\n'
         '        "Content-Type": "application/json",\n'
-        '        # "X-Request-ID": "order-17",  # to report the true value later\n'
+        f'        # "{REQUEST_ID}": "{ID}",  # {LATER}\n'
         "    },\n"
         ")\n"
         "with urlopen(request) as response:\n    print(json.load(response))\n"
@@ -119,8 +126,8 @@ def _javascript(url: str, body: str | None) -> str:
     read = f'import("node:fs/promises")\n  .then((files) => files.readFile("{ROW_FILE}"))\n  .then((body) => '
     return (
         ("" if body else read) + f'fetch("{url}", {{\n  method: "POST",\n'
-        f"  headers: {{ Authorization: `Bearer ${{process.env.{KEY}}}`, "
-        '"Content-Type": "application/json" },\n'
+        f"  headers: {{\n    Authorization: `Bearer ${{process.env.{KEY}}}`,\n"
+        f'    "Content-Type": "application/json",\n    // "{REQUEST_ID}": "{ID}", // {LATER}\n  }},\n'
         + (f"  body: {json.dumps(body)},\n}})\n" if body else "  body,\n}))\n")
         + "  .then(async (response) => [response.ok, await response.json()])\n"
         "  .then(([ok, found]) => {\n    if (!ok) throw new Error(found.detail);\n"
@@ -134,7 +141,8 @@ def _r(url: str, body: str | None) -> str:
     return (
         f'library(httr2)\n\n{body_line}answer <- request("{url}") |>\n'
         f'  req_auth_bearer_token(Sys.getenv("{KEY}")) |>\n'
-        f'  {sent}, type = "application/json") |>\n  req_perform() |>\n'
+        f'  {sent}, type = "application/json") |>\n'
+        f'  # req_headers("{REQUEST_ID}" = "{ID}") |>  # {LATER}\n  req_perform() |>\n'
         "  resp_body_json()\n"
         'for (name in names(answer[[1]])) cat(name, format(answer[[1]][[name]]), "\\n")\n'
     )
@@ -148,6 +156,7 @@ def _power_query(url: str, body: str | None) -> str:
         content = f'Text.ToBinary("{text}")'
     return (
         f'let\n    Key = "{_PLACEHOLDER}",\n    Body = {content},\n'
+        f'    // {LATER}, add #"{REQUEST_ID}" = "{ID}"\n'
         '    Headers = [#"Content-Type" = "application/json", Authorization = "Bearer " & Key],\n'
         f'    Response = Web.Contents("{url}", [Content = Body, Headers = Headers]),\n'
         "    Result = Table.FromRecords(Json.Document(Response))\n"
@@ -158,6 +167,7 @@ def _power_query(url: str, body: str | None) -> str:
 def _sql(url: str, body: str | None) -> str:
     command = _curl(url, body, f'"$(cat {KEY_FILE})"').replace("'", "''")
     return (
+        f"-- {_ADD_ID}\n"
         "CREATE TEMP TABLE answer (body text);\n"
         f"COPY answer FROM PROGRAM '{command}'\n"
         "    WITH (FORMAT csv, DELIMITER E'\\x01', QUOTE E'\\x02');\n"

@@ -1,4 +1,5 @@
 // Shared by all pages: REST API calls, toasts, links that leave Airflow's frame.
+import { write } from "./dom.js";
 
 const BASE = document.body.dataset.base;
 
@@ -42,7 +43,7 @@ export async function api(path, options = {}) {
 export function toast(message, tone = "good") {
   const box = document.createElement("p");
   box.className = `toast ${tone}`;
-  box.textContent = message;
+  write(box, message);
   document.getElementById("toasts").append(box);
   setTimeout(() => box.remove(), tone === "bad" ? 12000 : 6000);
 }

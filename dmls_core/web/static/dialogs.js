@@ -1,5 +1,6 @@
 // Dialogs: `button[data-dialog]` opens one by its ID, a form in it does its work and closes it.
 import { ApiError, toast } from "./app.js";
+import { write } from "./dom.js";
 
 /**
  * Handle the dialogs in `forms`: ID -> function of the form's data and the form; the page is reloaded after it.
@@ -39,7 +40,7 @@ async function submit(event, dialog, work) {
     setTimeout(() => location.reload(), 900);
   } catch (error) {
     const problems = error instanceof ApiError ? (error.problem.problems ?? []) : [];
-    problem.textContent = problems.length ? problems.map(describe).join("\n") : error.message;
+    write(problem, problems.length ? problems.map(describe).join("\n") : error.message);
     problem.hidden = false;
   } finally {
     event.submitter.disabled = false;

@@ -1,5 +1,9 @@
-// Create elements from data. Strings become text nodes, so user input is never parsed as HTML.
+// Create elements from data. Strings become text nodes, so user input is never parsed as HTML; what a reader could
+// not see is an escape.
+import { visible } from "./visible_text.js";
 
+/** Attributes that a reader sees or hears. */
+const SHOWN = ["title", "aria-label"];
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Create an element. `props` are attributes; `on*` are listeners; `text` and `value` set the content. */
@@ -16,17 +20,29 @@ function fill(element, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "text") element.textContent = value;
+    else if (name === "text") write(element, value);
     else if (name === "value" && "value" in element) element.value = value;
-    else element.setAttribute(name, value === true ? "" : value);
+    else element.setAttribute(name, value === true ? "" : SHOWN.includes(name) ? visible(value) : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...nodes(children));
   return element;
+}
+
+function nodes(children) {
+  return children
+    .flat()
+    .filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (child instanceof Node ? child : visible(child)));
+}
+
+/** Replace the content of an element by a text. */
+export function write(element, text) {
+  element.textContent = visible(text);
 }
 
 /** Replace the children of an element; null and false are skipped. */
 export function put(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...nodes(children));
 }
 
 export const byId = (id) => document.getElementById(id);

@@ -1,7 +1,7 @@
 // A job's scored files: check a file, upload it, and follow the table.
 import { api, ApiError, poll, ready, toast, unexplained } from "./app.js";
 import { handleDialogs } from "./dialogs.js";
-import { byId, bytes, h, put } from "./dom.js";
+import { byId, bytes, h, put, write } from "./dom.js";
 import { beginningOf, formatOf, mustBeUploaded } from "./sample.js";
 
 const { team, name } = byId("job").dataset;
@@ -54,7 +54,7 @@ handleDialogs(
   {
     discard(dialog, { dataset }) {
       dialog.dataset.file = dataset.file;
-      dialog.querySelector("h2 span").textContent = dataset.file;
+      write(dialog.querySelector("h2 span"), dataset.file);
     },
   },
 );
@@ -94,7 +94,7 @@ function send(file) {
     request.responseType = "json";
     request.upload.addEventListener("progress", ({ loaded }) => {
       bar.value = loaded;
-      text.textContent = `Uploading ${file.name}: ${bytes(loaded)} of ${bytes(file.size)}`;
+      write(text, `Uploading ${file.name}: ${bytes(loaded)} of ${bytes(file.size)}`);
     });
     request.addEventListener("load", () =>
       request.status < 300 ? done() : fail(new ApiError(request.response ?? { status: request.status, detail: unexplained(request.status) })));

@@ -2,6 +2,8 @@
 import { changedHyperparameters, showHyperparameters } from "./again.js";
 import { api, poll, ready, toast } from "./app.js";
 import { handleDialogs } from "./dialogs.js";
+import { write } from "./dom.js";
+import { visible } from "./visible_text.js";
 
 const head = document.getElementById("job");
 const path = `/jobs/${encodeURIComponent(head.dataset.team)}/${encodeURIComponent(head.dataset.name)}`;
@@ -63,13 +65,13 @@ async function readLog() {
   const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 8;
   try {
     const lines = await api(`${path}/runs/${encodeURIComponent(log.dataset.run)}/log?lines=300`);
-    const text = lines.join("\n") || "No output yet.";
+    const text = visible(lines.join("\n") || "No output yet.");
     if (box.textContent !== text) {
-      box.textContent = text;
+      write(box, text);
       if (atEnd) box.scrollTop = box.scrollHeight;
     }
   } catch (error) {
-    box.textContent = error.message;
+    write(box, error.message);
   }
 }
 

@@ -1,7 +1,7 @@
 // API keys of a job or of a team: create one, show it once, revoke one.
 import { api, copy, ready, toast } from "./app.js";
 import { handleDialogs } from "./dialogs.js";
-import { byId, h, put } from "./dom.js";
+import { byId, h, put, write } from "./dom.js";
 
 const { team } = byId("create").dataset;
 
@@ -49,7 +49,7 @@ handleDialogs(
   {
     revoke(dialog, { dataset }) {
       Object.assign(dialog.dataset, { key: dataset.key, job: dataset.job });
-      dialog.querySelector("h2 span").textContent = dataset.name;
+      write(dialog.querySelector("h2 span"), dataset.name);
     },
   },
 );

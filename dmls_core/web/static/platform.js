@@ -1,5 +1,6 @@
 // The Platform page: refreshes itself, and runs the checks of dmls doctor once it is loaded.
 import { api, poll, ready } from "./app.js";
+import { write } from "./dom.js";
 
 const live = document.getElementById("live");
 const body = document.getElementById("checks");
@@ -15,7 +16,7 @@ poll(async () => {
 
 function cell(tag, text, className) {
   const element = document.createElement(tag);
-  element.textContent = text;
+  write(element, text);
   if (className) element.className = className;
   return element;
 }
@@ -53,12 +54,12 @@ document.getElementById("capacity-form").addEventListener("submit", async (event
   const target = document.getElementById("capacity");
   const submit = event.target.querySelector("button");
   submit.disabled = true;
-  target.textContent = "Reading the results of the finished runs…";
+  write(target, "Reading the results of the finished runs…");
   const query = new URLSearchParams(new FormData(event.target));
   const options = { credentials: "same-origin", redirect: "error" };
   const response = await fetch(`${location.pathname}/capacity?${query}`, options).catch(() => null);
   if (response?.ok) target.innerHTML = await response.text();
-  else target.textContent = "Could not compute the plan: the server did not respond. Try again.";
+  else write(target, "Could not compute the plan: the server did not respond. Try again.");
   submit.disabled = false;
 });
 

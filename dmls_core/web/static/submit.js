@@ -2,7 +2,7 @@
 // The document is the source of truth: the form changes it, and the TOML is written from it and parsed back into it.
 
 import { api, ApiError, ready, toast } from "./app.js";
-import { byId, bytes, debounced, h } from "./dom.js";
+import { byId, bytes, debounced, h, write } from "./dom.js";
 import { mustBeUploaded, sampleOf } from "./sample.js";
 import { forgetTarget, setRole, showColumns } from "./submit_columns.js";
 import { onEdit, setText, showProblems, text } from "./submit_editor.js";
@@ -124,11 +124,11 @@ function update() {
   if (!data) missing.push("data");
   if (!state.readable) missing.push("data that can be read");
   if (!state.names.ok) missing.push("a team and a name");
-  byId("missing").textContent = missing.length && !state.sending ? `Still needed: ${missing.join(", ")}.` : "";
+  write(byId("missing"), missing.length && !state.sending ? `Still needed: ${missing.join(", ")}.` : "");
   byId("submit").disabled = missing.length > 0 || state.sending;
   if (byId("upload-first")) {
     byId("upload-first").disabled = !state.names.ok || state.sending;
-    byId("upload-hint").textContent = state.names.version ? `${state.names.team}/${state.names.name} exists: until you submit, its current spec applies to the file.` : "";
+    write(byId("upload-hint"), state.names.version ? `${state.names.team}/${state.names.name} exists: until you submit, its current spec applies to the file.` : "");
   }
   byId("estimate").disabled = byId("submit").disabled || state.estimating || !dataFile();
 }

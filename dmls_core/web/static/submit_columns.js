@@ -1,6 +1,6 @@
 // The columns of the data: their types, and the role of each.
 
-import { bar, bars, byId, h, put, shown } from "./dom.js";
+import { bar, bars, byId, h, put, shown, write } from "./dom.js";
 
 const MOST = 200;
 const RELATIONS = 8;
@@ -126,7 +126,7 @@ export function showColumns(state, changed) {
   put(byId("date-order"), dateOrder(state, changed));
   const more = byId("columns-more");
   more.hidden = schema.columns.length <= MOST;
-  more.textContent = `${schema.columns.length - MOST} more columns are in the spec.`;
+  write(more, `${schema.columns.length - MOST} more columns are in the spec.`);
   preview(schema);
 }
 

@@ -1,6 +1,6 @@
 // The TOML editor: line numbers, and errors by line.
 
-import { byId, h, shown } from "./dom.js";
+import { byId, h, shown, write } from "./dom.js";
 
 const area = byId("toml");
 const lines = byId("lines");
@@ -19,7 +19,7 @@ export function setText(toml) {
 export function onEdit(soon, now) {
   area.addEventListener("input", () => {
     number();
-    byId("verdict").textContent = "checking";
+    write(byId("verdict"), "checking");
     byId("verdict").className = "badge";
     soon();
     now();
@@ -32,11 +32,11 @@ export function showProblems(problems, gist = null) {
   number();
   const verdict = byId("verdict");
   const empty = !area.value.trim();
-  verdict.textContent = empty ? "empty" : problems.length ? problems.length === 1 ? "1 error" : `${problems.length} errors` : "valid";
+  write(verdict, empty ? "empty" : problems.length ? problems.length === 1 ? "1 error" : `${problems.length} errors` : "valid");
   verdict.className = `badge ${empty ? "" : problems.length ? "bad" : "good"}`;
   area.setAttribute("aria-invalid", String(!empty && problems.length > 0));
   byId("problems").replaceChildren(...(empty ? [] : problems.map(item)));
-  byId("summary").textContent = gist && !empty ? summary(gist) : "";
+  write(byId("summary"), gist && !empty ? summary(gist) : "");
 }
 
 function item(problem) {
@@ -74,7 +74,7 @@ function summary(gist) {
     never: "the model is not served",
   }[gist.deploy];
   const share = shown(100 * gist.holdout, 3);
-  const trials = gist.n_trials === 1 ? "1 trial" : `${gist.n_trials} trials`;
+  const trials = gist.n_trials === 1 ? "1 trial" : `up to ${gist.n_trials} trials`;
   return `Predicts ${gist.target} with ${models}: ${trials}, scored by ${gist.metric}, ${share} % of the rows held out; ${deploy}.`;
 }
 

@@ -1,7 +1,7 @@
 // Submit: the names, the upload in parts, and the status of the submission.
 
 import { api, ApiError, unexplained } from "./app.js";
-import { byId, bytes, debounced, h } from "./dom.js";
+import { byId, bytes, debounced, h, write } from "./dom.js";
 
 const BASE = document.body.dataset.base;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,62}$/;
@@ -26,13 +26,13 @@ export function watchNames(changed) {
       if (current !== latest) return;
       Object.assign(names, { ok: true, files: found.files, version: found.version });
       localStorage.setItem("dmls.team", names.team);
-      note.textContent = found.version
+      write(note, found.version
         ? `${names.team}/${names.name} is an existing job: this submission becomes version ${found.version + 1} if its spec or data differ.`
-        : `${names.team}/${names.name} is a new job.`;
+        : `${names.team}/${names.name} is a new job.`);
     } catch (error) {
       if (current !== latest) return;
       const refused = error.problem?.status >= 400 && error.problem?.status < 500;
-      note.textContent = error.problem?.status === 403 ? `You may not submit for ${names.team}/${names.name}.` : error.message;
+      write(note, error.problem?.status === 403 ? `You may not submit for ${names.team}/${names.name}.` : error.message);
       if (!refused) setTimeout(() => current === latest && check(), RETRY_MS);
     }
     changed(names);
@@ -43,9 +43,9 @@ export function watchNames(changed) {
     const wrong = [team, name].filter((field) => field.value && !NAME.test(field.value));
     for (const field of [team, name]) field.setAttribute("aria-invalid", String(wrong.includes(field)));
     changed({ team: team.value, name: name.value, ok: false, files: [] });
-    if (wrong.length) note.textContent = "Lowercase letters, digits, - and _; starts with a letter or digit; at most 63 characters.";
+    if (wrong.length) write(note, "Lowercase letters, digits, - and _; starts with a letter or digit; at most 63 characters.");
     else if (team.value && name.value) soon();
-    else note.textContent = "Lowercase letters, digits, - and _.";
+    else write(note, "Lowercase letters, digits, - and _.");
   };
   team.addEventListener("input", input);
   name.addEventListener("input", input);
@@ -124,7 +124,7 @@ export class Upload {
   show(sent) {
     const now = Math.min(sent, this.file.size);
     byId("bar").value = (100 * now) / this.file.size;
-    byId("bar-text").textContent = `Uploading ${this.file.name}: ${bytes(now)} of ${bytes(this.file.size)}`;
+    write(byId("bar-text"), `Uploading ${this.file.name}: ${bytes(now)} of ${bytes(this.file.size)}`);
   }
 }
 
@@ -157,10 +157,11 @@ export async function follow(path, fingerprint, job) {
 
 function show(box, status, { team, name }) {
   const kind = KINDS[status.state] ?? "";
+  const several = status.errors.length > 1;
   box.replaceChildren(
     h("div", { class: `note ${kind === "busy" || kind === "wait" ? "good" : kind}` },
-      h("p", {}, h("span", { class: `badge ${kind}`, id: "state", text: status.state }), ` ${status.message}`),
-      status.errors.length > 1
+      h("p", {}, h("span", { class: `badge ${kind}`, id: "state", text: status.state }), ` ${several ? status.message.split("; the first: ")[0] : status.message}`),
+      several
         ? h("ul", {}, status.errors.map((error) =>
             h("li", { text: [error.file && error.line ? `${error.file}, line ${error.line}: ` : "", error.key ? `${error.key}: ` : "", error.message, error.hint ? ` (${error.hint})` : ""].join("") })))
         : null,

@@ -1,7 +1,7 @@
 // What if: change a row and see the served model's prediction, copy the request, score a CSV.
 
 import { api, copy, unexplained } from "./app.js";
-import { bar, byId, bytes, debounced, h, put, shown } from "./dom.js";
+import { bar, byId, bytes, debounced, h, put, shown, write } from "./dom.js";
 
 const BASE = document.body.dataset.base;
 const { team, name } = byId("try").dataset;
@@ -83,7 +83,7 @@ function showFields() {
   const wanted = byId("find").value.trim().toLowerCase();
   const found = signature.columns.filter((column) => column.name.toLowerCase().includes(wanted)).slice(0, MOST_FIELDS);
   byId("fields").replaceChildren(...found.map(field));
-  byId("found").textContent = `${found.length} of ${signature.columns.length.toLocaleString("en")} columns; the others keep their values.`;
+  write(byId("found"), `${found.length} of ${signature.columns.length.toLocaleString("en")} columns; the others keep their values.`);
   remark();
 }
 
@@ -93,7 +93,7 @@ function remark() {
     const found = remarks.find((item) => item.column === input.dataset.column);
     const place = byId(`${input.id}-remark`);
     place.hidden = !found;
-    place.textContent = found?.message ?? "";
+    write(place, found?.message ?? "");
   }
 }
 
@@ -132,7 +132,7 @@ async function predict() {
       h("p", { class: "hint", text: `Version ${response.version} responded in ${shown(response.milliseconds, 3)} ms.` }),
     );
     const chance = likely.length ? ` (${(100 * likely[0].probability).toFixed(1)} %)` : "";
-    byId("short-answer").textContent = `${response.target}: ${likely.length ? response.prediction : shown(response.prediction, 6)}${chance}${response.warnings.length ? ", outside of the training range" : ""}`;
+    write(byId("short-answer"), `${response.target}: ${likely.length ? response.prediction : shown(response.prediction, 6)}${chance}${response.warnings.length ? ", outside of the training range" : ""}`);
     start ??= response;
     byId("programs").hidden = false;
     byId("row-file").hidden = !response.row_file;
@@ -145,7 +145,7 @@ async function predict() {
   } catch (error) {
     if (mine !== latest) return;
     failed(box, error, "The prediction failed:");
-    byId("short-answer").textContent = "The prediction failed: see below.";
+    write(byId("short-answer"), "The prediction failed: see below.");
     byId("programs").hidden = true;
   }
   box.setAttribute("aria-busy", "false");
@@ -211,7 +211,7 @@ byId("score").addEventListener("submit", async (event) => {
 
 try {
   signature = await api(`/jobs/${job}/signature`);
-  byId("version").textContent = `version ${signature.version}`;
+  write(byId("version"), `version ${signature.version}`);
   for (const column of signature.columns) row[column.name] = column.example;
   byId("finder").hidden = signature.columns.length <= MOST_FIELDS;
   byId("find").addEventListener("input", debounced(showFields, 150));

@@ -220,6 +220,27 @@ def test_a_channel_is_of_the_teams_that_the_platform_lets_use_its_connection(
         assert "add it to `connections`" in warning
 
 
+@pytest.mark.parametrize("teams", [["lab"], ["shop"]])
+def test_admission_says_that_nothing_is_sent_over_a_channel_of_another_team(
+    root, monkeypatch, allowed, teams
+):
+    allowed["dmls_webhook_alerts"] = teams
+    store = open_store(str(root))
+    spec = 'model = "random-forest-classifier"\n[columns]\ntarget = "y"\n[owner]\nnotify = ["webhook:alerts"]'
+    store.put("incoming/lab/new/spec.toml", spec.encode())
+    store.put("incoming/lab/new/a.csv", b"x,y\n" + b"".join(b"%d,%d\n" % (i, i % 2) for i in range(60)))
+    monkeypatch.setattr(intake_dag, "open_root", lambda _: store)
+
+    (outcome,) = intake_dag.AdmitOperator(task_id="admit").execute({})
+
+    assert outcome["state"] == "accepted", outcome
+    notes = [note for note in read_status(store, "lab", "new").notes if "webhook" in note]
+    assert len(notes) == (teams != ["lab"])
+    for note in notes:
+        assert note.startswith("Nothing is sent over 'webhook:alerts' until this is changed: owner.notify: ")
+        assert "the team lab may not use this connection (found dmls_webhook_alerts; ask the" in note
+
+
 def test_a_webhook_that_answers_500_is_a_warning(server, caplog):
     server.code = 500
     with caplog.at_level(logging.WARNING, logger=LOGGER):

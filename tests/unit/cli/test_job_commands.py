@@ -119,7 +119,7 @@ def test_submit_says_what_admission_answered(dmls, store, files, monkeypatch):
     done = dmls("submit", *files, "--team", "sea")
     assert done.code == 1
     assert "rejected" in done.err
-    assert "the data is too large" in done.err
+    assert done.err.count("the data is too large") == 1
     limits = IntakeLimits()
     done = dmls("submit", *files, "--team", "sea")
     assert done.code == 0
@@ -159,20 +159,24 @@ def test_waiting_ends_with_the_run(dmls, store, files, state, code):
     assert done.code == code, done.err
     answer = json.loads(done.out)
     assert (answer["state"], answer["message"]) == (state, "that was it")
+    assert done.err.count("that was it") == 1
     if state == "awaiting approval":
         assert read_status(store, "sea", "tides").state == state
 
 
 def test_a_failure_with_errors_is_the_users(dmls, store, files):
-    errors = ({"message": "too few rows", "file": "data.csv"},)
-    platform = threading.Thread(
-        target=finish, args=(store, "sea", "tides", "failed", "validate failed", errors)
-    )
+    errors = ({"message": "too few rows", "file": "data.csv"}, {"message": "no column 'x'"})
+    message = "The task validate failed, 2 errors; the first: data.csv: too few rows"
+    platform = threading.Thread(target=finish, args=(store, "sea", "tides", "failed", message, errors))
     platform.start()
     done = dmls("submit", *files, "--team", "sea", "--wait")
     platform.join()
     assert done.code == 1
     assert "data.csv: error: too few rows" in done.err
+    shown, page = dmls("show", "sea/tides").out, store.get("incoming/sea/tides/_status.md").decode()
+    for text in (done.err, shown, page):
+        assert "The task validate failed, 2 errors\n" in text
+        assert text.count("too few rows") == text.count("no column 'x'") == 1
 
 
 def test_an_answer_to_an_earlier_drop_is_passed_over(dmls, store, files):

@@ -14,7 +14,7 @@ import pytest
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH
 from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.doctor import Check, examine, machine
-from dmls_core.devstack.doctor.services import check_runner, check_signing, service_checks
+from dmls_core.devstack.doctor.services import check_in_airflow, check_signing, service_checks
 from dmls_core.devstack.platform import Platform
 from dmls_core.errors import StoreError
 from dmls_core.settings import Settings
@@ -263,29 +263,44 @@ def test_little_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("runner", "message"),
+    ("runner", "message", "connections", "unlisted"),
     [
         (
-            {"runner": "process", "trainer_python": "/nonexistent"},
+            {
+                "runner": "process",
+                "trainer_python": "/nonexistent",
+                "connections": {"dmls_email_default": ["*"], "dmls_slack_default": []},
+            },
             "process: trainer_python /nonexistent cannot be started",
+            ("DMLS_EMAIL_DEFAULT", "DMLS_STUDY", "DMLS_WEBHOOK_ALERTS", "WAREHOUSE"),
+            ["dmls_webhook_alerts"],
         ),
-        ({"runner": "none"}, "no installed package registers this runner"),
+        ({"runner": "none"}, "no installed package registers this runner", (), []),
     ],
 )
-def test_the_runner_of_the_embedded_platform_is_asked_what_it_lacks(
-    tmp_path: Path, runner: dict[str, str], message: str
+def test_the_embedded_platform_is_asked_what_its_runner_and_notifiers_lack(
+    tmp_path: Path,
+    runner: dict[str, Any],
+    message: str,
+    connections: tuple[str, ...],
+    unlisted: list[str],
 ):
     entry = {"name": "dmls", "classpath": BUNDLE_CLASSPATH, "kwargs": {"root": str(tmp_path), **runner}}
     environment = {
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([entry]),
+        **dict.fromkeys((f"AIRFLOW_CONN_{name}" for name in connections), "http://127.0.0.1:9"),
     }
     (tmp_path / "services").mkdir()
     (tmp_path / "services/airflow-scheduler.json").write_text(json.dumps({"environment": environment}))
-    check = check_runner(Context(tmp_path, Identity(id="0", runtime=str(tmp_path), credentials={}, ports={})))
+    context = Context(tmp_path, Identity(id="0", runtime=str(tmp_path), credentials={}, ports={}))
+    check, *others = check_in_airflow(context)
     assert (check.name, check.state) == ("runner", "broken"), check
     assert message in check.message
     assert check.hint
+    assert [(other.name, other.state, other.message) for other in others] == [
+        ("notifiers", "missing", f"no team may use {name}: nothing is sent there") for name in unlisted
+    ]
 
 
 def test_the_key_that_signs_models_must_be_accepted():

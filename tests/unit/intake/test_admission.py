@@ -289,7 +289,9 @@ class TestCheckedAgain:
         drop(store, {"spec.toml": SPEC + b'[data.source]\nconnection = "lake"\ntable = "iris"\n'})
         missing = Findings((ValidationIssue("the connection is missing"),))
         found = iter([missing, missing, Findings()])
-        outcomes = [admit(store, "growth", "iris", check_source=lambda *_: next(found)) for _ in range(3)]
+        outcomes = [
+            admit(store, "growth", "iris", check_connections=lambda *_: next(found)) for _ in range(3)
+        ]
         assert [(one.state, one.unchanged) for one in outcomes] == [
             ("rejected", False),
             ("rejected", True),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -66,6 +67,14 @@ def test_the_built_folder_predicts_what_is_served(tmp_path, options):
         answers = model.predict(pd.DataFrame(golden["columns"]))
         assert len(model.predict(pd.DataFrame(user_rows(1)))) == 1
         assert list(model.predict(pd.DataFrame(golden["columns"])[:0]).columns) == list(answers.columns)
+        unlike = pd.DataFrame({"size": [0.1, None], "count": [1, None], "colour": ["Red", None]})
+        with pytest.warns(UserWarning, match="training: 2; row 1: column 'colour': 'Red' does not occur"):
+            assert len(model.predict(unlike)) == 2
+        with pytest.raises(ValueError, match="'Red' does not occur in the training data; the nearest"):
+            model.predict(unlike, params={"strict": True})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert len(model.predict(pd.DataFrame(user_rows(1)), params={"strict": True})) == 1
     assert not folder.exists()
     expected = np.asarray(golden["expected"], np.float32)
     if golden["labels"] is None:

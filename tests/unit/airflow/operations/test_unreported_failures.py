@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy import update
 from dmls_core.airflow.database import DagRun
 from dmls_core.airflow.operations import unreported_failures
 from dmls_core.airflow.operations.unreported_failures import MESSAGE, STOPPED, UnreportedFailures
+from dmls_core.airflow.runs.status import INTERRUPTED
 from dmls_core.errors import StoreError
 from dmls_core.intake import read_status, update_run_status
 from tests.support.airflow_database import add_dag
@@ -20,6 +22,9 @@ from tests.support.airflow_database import add_run as support_run
 from tests.unit.airflow.operations.test_watchdog import accepted, add_run, session, store  # noqa: F401 - fixtures
 
 LINKS = {"airflow": "http://airflow/dags/dmls.lab.iris/runs/submission-1__a%2Bb"}
+
+
+BY_ANN = STOPPED.format("ann", " on 9 November 2026 at 07:05 UTC")
 
 
 class Look:
@@ -62,18 +67,34 @@ def test_the_status_follows_after_a_while(look):
 @pytest.mark.parametrize(
     ("event", "body", "run_id", "message"),
     [
-        ("patch_dag_run", {"state": "failed"}, "submission-1__a+b", STOPPED.format("ann")),
-        ("patch_task_instance", {"new_state": "failed"}, "submission-1__a+b", STOPPED.format("ann")),
+        ("patch_dag_run", {"state": "failed"}, "submission-1__a+b", BY_ANN),
+        ("patch_task_instance", {"new_state": "failed"}, "submission-1__a+b", BY_ANN),
         ("patch_dag_run", {"state": "success"}, "submission-1__a+b", MESSAGE),
         ("patch_dag_run", {"state": "failed"}, "another", MESSAGE),
     ],
 )
 def test_a_run_that_a_person_stopped_says_so(look, event: str, body: dict, run_id: str, message: str):
     entry = Log(event=event, owner="ann", dag_id="dmls.lab.iris", run_id=run_id, extra=json.dumps(body))
+    entry.dttm = datetime(2026, 11, 9, 7, 5, tzinfo=UTC)
     look.session.add(entry)
     look.end("failed")
     look(1)
     assert look(30) == ("failed", message)
+
+
+@pytest.mark.parametrize("person", ["ann", ""])
+def test_who_stopped_a_training_follows(look, person: str):
+    if person:
+        extra = json.dumps({"state": "failed"})
+        run_id, at = "submission-1__a+b", datetime(2026, 11, 9, 7, 5, tzinfo=UTC)
+        entry = Log(event="patch_dag_run", owner=person, dag_id="dmls.lab.iris", run_id=run_id, extra=extra)
+        entry.dttm = at
+        look.session.add(entry)
+    look.end("failed")
+    look(1)
+    record_key = read_status(look.store, "lab", "iris").run_key
+    update_run_status(look.store, "lab", "iris", record_key, "failed", INTERRUPTED, links=LINKS)
+    assert look(30) == ("failed", BY_ANN if person else INTERRUPTED)
 
 
 def test_a_task_that_reported_its_failure_has_the_last_word(look):

@@ -137,7 +137,7 @@ def begin(root, store, bundle, warehouse, monkeypatch):
     def _begin(source: str, more: str = "", interval: Any = (None, None), columns: str = ""):
         text = SPEC.format(source=source, columns=columns) + more
         store.put("incoming/lab/orders/spec.toml", text.encode())
-        outcome = admit(store, "lab", "orders", check_source=check_source)
+        outcome = admit(store, "lab", "orders", check_connections=check_source)
         assert outcome.state == "accepted", outcome.message
         made = bundle()
         made.initialize()
@@ -216,7 +216,7 @@ def test_a_connection_that_a_team_may_not_use_or_that_fails_rejects_the_spec(
 ):
     text = SPEC.format(source=TABLE, columns="").replace('"warehouse"', f'"{connection}"')
     store.put(f"incoming/{team}/orders/spec.toml", text.encode())
-    outcome = admit(store, team, "orders", check_source=check_source)
+    outcome = admit(store, team, "orders", check_connections=check_source)
     assert outcome.state == "rejected"
     assert re.search(message, outcome.message)
 

@@ -7,8 +7,9 @@ import json
 import re
 import sys
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -48,6 +49,18 @@ class Response:
         self.error = error.message if error else ""
 
 
+class MetricFamily:
+    COUNTER = "counter"
+    counted: ClassVar[Counter[tuple[str, ...]]] = Counter()
+
+    def __init__(self, name: str, description: str, kind: str) -> None:  # noqa: ARG002
+        self.name = name
+
+    def Metric(self, labels: dict[str, str]) -> Any:  # noqa: N802  as Triton has it
+        key = (self.name, *labels.values())
+        return types.SimpleNamespace(increment=lambda number: self.counted.update({key: number}))
+
+
 class Request:
     def __init__(self, inputs: dict[str, np.ndarray], outputs: list[str], request_id: str = "") -> None:
         self._inputs, self.requested_output_names = inputs, lambda: outputs
@@ -79,6 +92,7 @@ def code(models: Repository) -> Iterator[Any]:
     played = types.ModuleType("triton_python_backend_utils")
     played.Tensor, played.InferenceResponse, played.TritonError = Tensor, Response, TritonError
     played.TritonModelException = RuntimeError
+    played.MetricFamily = MetricFamily
     played.Logger = types.SimpleNamespace(log_error=[].append)
     sys.modules["triton_python_backend_utils"] = played
     sys.path.insert(0, str(folder))
@@ -157,6 +171,34 @@ def test_both_ensembles_answer_as_the_checkpoint(start, models, name):
         labels = models.read(name, 1, "golden.json")["labels"]
         chosen = [label.decode() for label in table.outputs["label"].ravel()]
         assert chosen == [labels[i] for i in expected.argmax(axis=1)]
+
+
+def test_rows_unlike_the_training_are_noted_for_each_model(start, models):
+    name, rows = "lab.value", user_rows(3)
+    rows["colour"][1] = "Red"
+    for values in rows.values():
+        values[2] = None
+    asked = through(models, f"{name}.table", tensors(models, name, rows))
+    own = through(models, f"{name}.table", tensors(models, name, rows))
+    own.request_id = lambda: "dmls.golden"
+    outputs = asked.requested_output_names()
+    earlier = through(models, f"{name}.table", tensors(models, name, rows))
+    earlier.requested_output_names = lambda: [output for output in outputs if output != "notes"]
+    MetricFamily.counted.clear()
+    process = start()
+    noted, _, without = process.execute([asked, own, earlier])
+    lines = [json.loads(text) if text else [] for text in noted.outputs["notes"].ravel()]
+    assert lines[0] == []
+    assert lines[1] == [
+        "column 'colour': 'Red' does not occur in the training data; the nearest category is 'red'"
+    ]
+    assert lines[2] == ["all columns of the model are missing"]
+    assert "notes" not in without.outputs
+    process.counts.update()
+    assert MetricFamily.counted == {
+        ("dmls_notes_total", name, "unknown-category"): 1,
+        ("dmls_notes_total", name, "empty-row"): 1,
+    }
 
 
 def test_wrong_requests_fail_alone(start, models):

@@ -36,7 +36,11 @@ def score(store, predictor):
     def _score(file, content=None, options=None, read_table=None):
         if content is not None:
             store.put(f"scoring/lab/iris/{file}", content)
-        return FileScoring(store, lambda: predictor, *JOB, file, options or {}).run(read_table)
+        return FileScoring(store, connect, *JOB, file, options or {}).run(read_table)
+
+    def connect(*, strict):
+        predictor._strict = strict
+        return predictor
 
     return _score
 
@@ -61,6 +65,14 @@ def test_the_record_says_what_is_unlike_the_training(score, store):
     score("may.csv", b"length,width\n1,0\n,\n")
     message = "2 rows scored by version 1; unlike the training data: 1 row without any value"
     assert read_record(store, *JOB, "may.csv").message == message
+
+
+def test_a_strict_file_with_rows_unlike_the_training_is_refused(score, store):
+    unlike = r"strict/may.csv: row 2: all columns of the model are missing"
+    with pytest.raises(DataError, match=unlike):
+        score("strict/may.csv", b"id,length,width\n7,1,0\n8,,\n")
+    assert read_record(store, *JOB, "strict/may.csv").state == "failed"
+    assert score("strict/may.csv", b"id,length,width\n7,1,0\n").result == "scored/lab/iris/strict/may.csv"
 
 
 def parquet(**columns):

@@ -30,7 +30,7 @@ def predict(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Callable[[Callable[[Te
     settings = AirflowSettings(root=str(tmp_path), triton_repository=str(tmp_path), runner="process")
     monkeypatch.setattr(predictions, "airflow_settings", lambda: settings)
     monkeypatch.setattr(placement, "triton_servers", lambda *_: nullcontext([None]))
-    monkeypatch.setattr(predictor, "Predictor", lambda *_: None)
+    monkeypatch.setattr(predictor, "Predictor", lambda *_, **__: None)
     return lambda write: monkeypatch.setattr(predictor, "predict_file", lambda _, __, target: write(target))
 
 

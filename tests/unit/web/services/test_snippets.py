@@ -11,7 +11,7 @@ from dmls_core.data.encoder import CategoryFeature, DateFeature, Encoder, Number
 from dmls_core.data.request_rows import check_columns
 from dmls_core.errors import DataError
 from dmls_core.web.services.predictions import check_values, sent_row
-from dmls_core.web.services.snippets import make_snippets
+from dmls_core.web.services.snippets import COMMENTS, make_snippets
 
 ENCODER = Encoder(
     (
@@ -33,6 +33,14 @@ def snippet(language: str) -> str:
 def test_the_row_has_numbers_and_null_for_missing_values():
     columns = {"age": ["31"], 'it\'s "paid" $HOME': ["NA"], "plan": ["é'"]}
     assert sent_row(columns, ENCODER) == ROW
+
+
+def test_every_snippet_shows_how_to_give_the_request_an_id():
+    for each in make_snippets(f"http://127.0.0.1:1{PATH}", ROW):
+        (line,) = (line for line in each.code.splitlines() if "X-Request-ID" in line)
+        assert line.lstrip().startswith(COMMENTS[each.language])
+        assert "order-17" in line
+        assert "to report the true value later" in line
 
 
 def test_power_query_has_no_unescaped_quote_and_no_escape_sequence():
