@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from dmls_core import sandbox
 from dmls_core.data.bad_cells import Place
 from dmls_core.data.encoder import BadCell
-from dmls_core.data.formats.csv_dialect import csv_reader
+from dmls_core.data.formats.csv_dialect import csv_reader, numbered
 from dmls_core.data.formats.damage import readable
 from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError, ValidationIssue
@@ -58,19 +59,29 @@ class RequestRows:
         columns: values of the model's columns.
         ignored: other columns.
         header: all columns as sent, if the rows are a CSV.
-        lines: the last line of each row, if the rows are a CSV.
+        lines: the line where each row begins, if the rows are a CSV.
+        is_json: whether the rows are a list of JSON objects.
     """
 
     columns: Columns
     ignored: Sequence[str] = ()
     header: Sequence[str] = ()
     lines: Sequence[int] = ()
+    is_json: bool = False
 
     def locate(self, cell: BadCell) -> Place:
-        """Return the line and the field of a cell of a CSV."""
+        """Return the line and the field of a cell of a CSV, or its pointer into JSON."""
+        if self.is_json:
+            return Place(pointer=json_pointer(cell.row, cell.column))
         if not self.lines:
-            return None, None
-        return self.lines[cell.row], self.header.index(cell.column) + 1 if cell.column else None
+            return Place()
+        return Place(self.lines[cell.row], self.header.index(cell.column) + 1 if cell.column else None)
+
+
+def json_pointer(row: int, column: str = "") -> str:
+    """Return the pointer (RFC 6901, as the fragment of a URI) to a row, from 0, or one of its values."""
+    key = quote(column.replace("~", "~0").replace("/", "~1"), safe="~")
+    return f"#/{row}/{key}" if column else f"#/{row}"
 
 
 def read_rows(
@@ -198,16 +209,17 @@ def _read_json(content: bytes, features: Sequence[str], target: str, *, strict: 
         if row.keys() != rows[0].keys():
             name = min(row.keys() ^ rows[0].keys())
             message = f"row {number} {'has' if name in row else 'lacks'} column {name[:60]!r}, unlike row 1"
-            raise DataError(ValidationIssue(message, hint="give each row the same columns, null if missing"))
+            hint = "give each row the same columns, null if missing"
+            raise DataError(ValidationIssue(message, hint, pointer=json_pointer(number - 1)))
     ignored = check_columns(rows[0], features, target, strict=strict)
     columns = {name: [row[name] for row in rows] for name in features}
     for name, values in columns.items():
         for number, value in enumerate(values, 1):
             if isinstance(value, (list, dict)):
-                raise DataError(
-                    f"row {number}, column {name[:60]!r}: expected a number, text, boolean or null"
-                )
-    return RequestRows({name: list(map(_or_none, values)) for name, values in columns.items()}, ignored)
+                message = f"row {number}, column {name[:60]!r}: expected a number, text, boolean or null"
+                raise DataError(ValidationIssue(message, pointer=json_pointer(number - 1, name)))
+    plain = {name: list(map(_or_none, values)) for name, values in columns.items()}
+    return RequestRows(plain, ignored, is_json=True)
 
 
 def _check_structure(content: bytes) -> None:
@@ -232,19 +244,20 @@ def _read_csv(content: bytes, features: Sequence[str], target: str, *, strict: b
         ignored = check_columns(counts, features, target, strict=strict)
         records: list[list[str]] = []
         lines: list[int] = []
-        for row in rows:
+        for line, row in numbered(rows):
             if not row:
                 continue
             if len(row) != len(header):
-                raise DataError(f"line {rows.line_num}: {len(row)} fields, but the header has {len(header)}")
+                message = f"the record has {len(row)} fields, but the header has {len(header)}"
+                raise DataError(ValidationIssue(message, line=line))
             records.append(row)
-            lines.append(rows.line_num)
+            lines.append(line)
             if len(records) > MAX_ROWS:
                 break
     except UnicodeDecodeError as error:
         raise DataError(f"the body is not UTF-8: byte 0x{content[error.start]:02x}") from error
     except csv.Error as error:
-        raise DataError(f"the body is not CSV: {error}") from error
+        raise DataError(ValidationIssue(f"the body is not CSV: {error}", line=rows.line_num)) from error
     _check_number(len(records))
     positions = {name: at for at, name in enumerate(header)}
     columns = {name: [_or_none(row[positions[name]]) for row in records] for name in features}
