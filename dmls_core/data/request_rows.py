@@ -12,13 +12,13 @@ import math
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, dropwhile, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -29,8 +29,14 @@ from dmls_core.data.bad_cells import Place
 from dmls_core.data.encoder import BadCell
 from dmls_core.data.formats.csv_dialect import csv_reader, numbered
 from dmls_core.data.formats.damage import readable
+from dmls_core.data.formats.encodings import codec_of
 from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError, ValidationIssue
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+    from dmls_core.spec.data_table import Data
 
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
 MEDIA_TYPES = (JSON, CSV, PARQUET)
@@ -39,6 +45,9 @@ MAX_ROWS = 100_000
 """Rows of one request."""
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+_HEAD = 4
+"""Bytes that tell the kinds of UTF-16 apart."""
 
 _FEW = 1_000
 """Numbers that Python converts faster than Polars."""
@@ -85,9 +94,17 @@ def json_pointer(row: int, column: str = "") -> str:
 
 
 def read_rows(
-    content: bytes, media_type: str, features: Sequence[str], target: str, *, strict: bool = False
+    content: bytes,
+    media_type: str,
+    features: Sequence[str],
+    target: str,
+    *,
+    data: Data | None = None,
+    strict: bool = False,
 ) -> RequestRows:
     """Return the columns ``features`` of rows, ``None`` for a missing value.
+
+    A CSV is written as ``data`` says, by default with commas, decimal points and a header in UTF-8.
 
     Raises:
         DataError: the rows are not of this format, there are none or too many, or they lack a column; with
@@ -100,7 +117,12 @@ def read_rows(
             arguments = str(path), list(features), target, strict
             columns, ignored = sandbox.run(read_parquet, *arguments, file=path.name)
             return RequestRows(columns, ignored)
-    return (_read_csv if media_type == CSV else _read_json)(content, features, target, strict=strict)
+    if media_type == JSON:
+        return _read_json(content, features, target, strict=strict)
+    # Imported here: pydantic is large, and no body in Parquet needs it.
+    from dmls_core.spec.data_table import Data
+
+    return _read_csv(content, data or Data(), features, target, strict=strict)
 
 
 def check_columns(
@@ -232,19 +254,31 @@ def _check_structure(content: bytes) -> None:
         raise DataError("the body has lists in its rows: give numbers, texts, booleans or null")
 
 
-def _read_csv(content: bytes, features: Sequence[str], target: str, *, strict: bool) -> RequestRows:
+def _split_header(rows: Reader, data: Data) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Return the names of the columns, and the rows with their lines; raise ``DataError`` without rows."""
+    lined_rows = dropwhile(lambda row: not row[1], islice(numbered(rows), data.skip_rows, None))
+    line, cells = next(lined_rows, (1, []))
+    if not cells:
+        _check_number(0)
+    if data.header:
+        return [name.strip() for name in cells], lined_rows
+    return [f"column_{at}" for at in range(1, len(cells) + 1)], chain([(line, cells)], lined_rows)
+
+
+def _read_csv(
+    content: bytes, data: Data, features: Sequence[str], target: str, *, strict: bool
+) -> RequestRows:
     try:
-        rows = csv_reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
-        header = [name.strip() for name in next(rows, [])]
-        if not header:
-            _check_number(0)
+        text = content.decode(codec_of(data.encoding, content[:_HEAD])).removeprefix("\ufeff")
+        rows = csv_reader(io.StringIO(text, newline=""), data.delimiter, strict=True)
+        header, lined_rows = _split_header(rows, data)
         counts = Counter(header)
         if twice := next((name for name, count in counts.items() if count > 1), None):
             raise DataError(f"the header has the column {twice[:MAX_SHOWN]!r} more than once")
         ignored = check_columns(counts, features, target, strict=strict)
         records: list[list[str]] = []
         lines: list[int] = []
-        for line, row in numbered(rows):
+        for line, row in lined_rows:
             if not row:
                 continue
             if len(row) != len(header):
@@ -255,12 +289,17 @@ def _read_csv(content: bytes, features: Sequence[str], target: str, *, strict: b
             if len(records) > MAX_ROWS:
                 break
     except UnicodeDecodeError as error:
-        raise DataError(f"the body is not UTF-8: byte 0x{content[error.start]:02x}") from error
+        name = "UTF-8" if data.encoding == "utf-8" else data.encoding
+        raise DataError(f"the body is not {name}: byte 0x{content[error.start]:02x}") from error
     except csv.Error as error:
         raise DataError(ValidationIssue(f"the body is not CSV: {error}", line=rows.line_num)) from error
     _check_number(len(records))
     positions = {name: at for at, name in enumerate(header)}
     columns = {name: [_or_none(row[positions[name]]) for row in records] for name in features}
+    if not data.is_plain:
+        from dmls_core.data.formats.plain_csv import plain_numbers
+
+        columns = plain_numbers(columns, data, lines)
     return RequestRows(columns, ignored, header, lines)
 
 
@@ -270,6 +309,6 @@ def _check_number(rows: int) -> None:
         raise DataError(ValidationIssue(message, hint=f"send 1 to {MAX_ROWS:,} rows per request"))
 
 
-def _or_none(value: object) -> object:
+def _or_none(value: Any) -> Any:  # noqa: ANN401
     missing = not value.strip() if isinstance(value, str) else isinstance(value, float) and math.isnan(value)
     return None if missing else value

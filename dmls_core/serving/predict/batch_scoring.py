@@ -244,7 +244,8 @@ class FileScoring:
         try:
             yield
         except UserError as error:
-            place: dict[str, Any] = {"file": self._file} | ({"line": None, "column": None} if self._is_table else {})
+            place: dict[str, Any] = {"line": None, "column": None} if self._is_table else {}
+            place["file"] = self._file
             raise type(error)([replace(issue, **place) for issue in error.issues]) from error
 
     def _write(self, **changes: Any) -> ScoringRecord:  # noqa: ANN401 - fields of the record

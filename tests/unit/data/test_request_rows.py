@@ -16,6 +16,7 @@ from dmls_core.data.bad_cells import Place
 from dmls_core.data.encoder import BadCell
 from dmls_core.data.request_rows import CSV, JSON, PARQUET, read_rows, write_rows
 from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.spec.data_table import Data
 
 COLUMNS = {"size": [0.5, None], "colour": ["red", "grün"]}
 
@@ -135,3 +136,12 @@ def test_predictions_in_each_format():
     frame = pl.read_parquet(io.BytesIO(write_rows(found, PARQUET)))
     assert frame.schema["probability_yes"] == pl.Float32
     assert frame["prediction"].to_list() == found["prediction"]
+
+
+def test_a_csv_is_written_as_the_spec_of_the_job_says():
+    data = Data.model_validate({"delimiter": "\t", "skip_rows": 1, "header": False, "encoding": "utf-16"})
+    text = '"Title of\n the table"\n\n1\tä\n"2"\tx\n'
+    for content in (text.encode("utf-16"), text.encode("utf-16-le")):
+        rows = read_rows(content, CSV, ["column_2", "column_1"], "y", data=data)
+        assert rows.columns == {"column_2": ["ä", "x"], "column_1": ["1", "2"]}
+        assert rows.locate(BadCell(1, "column_1", "")) == Place(5, 1)
