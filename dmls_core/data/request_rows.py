@@ -296,7 +296,7 @@ def _read_csv(
     _check_number(len(records))
     positions = {name: at for at, name in enumerate(header)}
     columns = {name: [_or_none(row[positions[name]]) for row in records] for name in features}
-    if not data.is_plain:
+    if data.has_notation:
         from dmls_core.data.formats.plain_csv import plain_numbers
 
         columns = plain_numbers(columns, data, lines)
