@@ -5,8 +5,6 @@ It needs the standard library only. A DataFrame of pandas or polars comes back a
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
@@ -78,7 +76,7 @@ class RemoteModel:
         self._ignored = 0
         self._headers = {
             "Authorization": f"Bearer {key}",
-            "Content-Type": "text/csv",
+            "Content-Type": "application/json",
             "Accept": "application/json",
         }
         self._opener = build_opener(_NoRedirects)
@@ -173,7 +171,7 @@ def _read(rows: Any) -> tuple[list[str], Iterable[Sequence[Any]]]:  # noqa: ANN4
         keys = list(rows) if isinstance(rows, Mapping) else list(rows.columns)
         if not keys:
             raise DataError("there are no columns")
-        if len(set(keys)) < len(keys):
+        if len(set(map(str, keys))) < len(keys):
             raise DataError("a column occurs more than once")
         columns = [rows[key] for key in keys]
         if len({len(column) for column in columns}) != 1:
@@ -189,26 +187,24 @@ def _read(rows: Any) -> tuple[list[str], Iterable[Sequence[Any]]]:  # noqa: ANN4
 
 
 def _bodies(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Yield CSVs of limited size, each with the header."""
-    out, count = io.StringIO(), 0
-    writer = csv.writer(out, lineterminator="\n")
+    """Yield JSON of limited size."""
+    objects: list[str] = []
+    size = 0
     for row in rows:
-        if not count:
-            writer.writerow(names)
-        writer.writerow(map(_text, row))
-        count += 1
-        if count == ROWS or out.tell() > _CHARACTERS:
-            yield out.getvalue()
-            out.seek(0)
-            out.truncate()
-            count = 0
-    if count:
-        yield out.getvalue()
+        values = dict(zip(names, map(_text, row), strict=True))
+        objects.append(json.dumps(values, ensure_ascii=False))
+        size += len(objects[-1])
+        if len(objects) == ROWS or size > _CHARACTERS:
+            yield f"[{','.join(objects)}]"
+            objects, size = [], 0
+    if objects:
+        yield f"[{','.join(objects)}]"
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
+def _text(value: Any) -> str | None:  # noqa: ANN401
+    """Return a value of any library as text, which the server reads as in a file; None if it is missing."""
     text = "" if value is None else str(value)
-    return "" if text in ("nan", "<NA>", "NaT") else text
+    return None if text in ("", "nan", "<NA>", "NaT") else text
 
 
 def _like(rows: Any, predictions: list[dict[str, Any]]) -> Any:  # noqa: ANN401

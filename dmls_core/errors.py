@@ -11,7 +11,8 @@ from typing import ClassVar
 class ValidationIssue:
     """One error in a user's input: what is wrong, where it is, and how to fix it.
 
-    ``line`` and ``column`` count from 1; ``key`` is dotted (``n_estimators.min``).
+    ``line`` and ``column`` count from 1; ``key`` is dotted (``n_estimators.min``); ``pointer`` is a JSON
+    pointer into a request's body (``#/0/age``).
 
     Examples:
         >>> from dmls_core.errors import ValidationIssue
@@ -27,10 +28,12 @@ class ValidationIssue:
     key: str = ""
     found: str = ""
     expected: str = ""
+    pointer: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """Return the object written into ``_status.json``."""
-        return asdict(self)
+        """Return the object written into ``_status.json``; of a request's body, it has ``pointer``, too."""
+        fields = asdict(self)
+        return fields if self.pointer else {k: v for k, v in fields.items() if k != "pointer"}
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)

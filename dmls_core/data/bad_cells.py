@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from dmls_core.data.encoder import BadCell, CellError
 from dmls_core.errors import DataError, ValidationIssue
 
-Place = tuple[int | None, int | None]
-"""Line and field of a cell, from 1; None where the format has none."""
+
+class Place(NamedTuple):
+    """Where a cell is: its line and field in a text, from 1, or its JSON pointer."""
+
+    line: int | None = None
+    column: int | None = None
+    pointer: str = ""
+
+
+PLAIN = "write plain numbers, such as 1234.5"
 
 
 def describe_cells(
@@ -17,12 +26,15 @@ def describe_cells(
 ) -> DataError:
     """Return an error with an issue for each cell; ``locate`` returns where in ``file`` a cell is.
 
+    Outside of a text, which ``[data]`` describes, numbers have no other notation: a hint says so.
     Raise it ``from error``: whoever knows the places of the cells describes them again.
     """
     issues = []
     for cell in error.cells:
-        line, field = locate(cell) if locate else (None, None)
-        issues.append(ValidationIssue(str(cell), file=file, line=line, column=field))
+        place = locate(cell) if locate else Place()
+        is_written = cell.message.endswith("is not a number") and any(map(str.isdigit, cell.message))
+        hint = PLAIN if is_written and place.line is None else ""
+        issues.append(ValidationIssue(str(cell), hint, file, **place._asdict()))
     if error.more:
         issues.append(ValidationIssue("there are more such values", file=file))
     return DataError(issues)

@@ -12,13 +12,14 @@ import math
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, dropwhile, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,16 @@ from numpy.typing import NDArray
 from dmls_core import sandbox
 from dmls_core.data.bad_cells import Place
 from dmls_core.data.encoder import BadCell
-from dmls_core.data.formats.csv_dialect import csv_reader
+from dmls_core.data.formats.csv_dialect import csv_reader, numbered
 from dmls_core.data.formats.damage import readable
+from dmls_core.data.formats.encodings import codec_of
 from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError, ValidationIssue
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+    from dmls_core.spec.data_table import Data
 
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
 MEDIA_TYPES = (JSON, CSV, PARQUET)
@@ -38,6 +45,9 @@ MAX_ROWS = 100_000
 """Rows of one request."""
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+_HEAD = 4
+"""Bytes that tell the kinds of UTF-16 apart."""
 
 _FEW = 1_000
 """Numbers that Python converts faster than Polars."""
@@ -58,25 +68,43 @@ class RequestRows:
         columns: values of the model's columns.
         ignored: other columns.
         header: all columns as sent, if the rows are a CSV.
-        lines: the last line of each row, if the rows are a CSV.
+        lines: the line where each row begins, if the rows are a CSV.
+        is_json: whether the rows are a list of JSON objects.
     """
 
     columns: Columns
     ignored: Sequence[str] = ()
     header: Sequence[str] = ()
     lines: Sequence[int] = ()
+    is_json: bool = False
 
     def locate(self, cell: BadCell) -> Place:
-        """Return the line and the field of a cell of a CSV."""
+        """Return the line and the field of a cell of a CSV, or its pointer into JSON."""
+        if self.is_json:
+            return Place(pointer=json_pointer(cell.row, cell.column))
         if not self.lines:
-            return None, None
-        return self.lines[cell.row], self.header.index(cell.column) + 1 if cell.column else None
+            return Place()
+        return Place(self.lines[cell.row], self.header.index(cell.column) + 1 if cell.column else None)
+
+
+def json_pointer(row: int, column: str = "") -> str:
+    """Return the pointer (RFC 6901, as the fragment of a URI) to a row, from 0, or one of its values."""
+    key = quote(column.replace("~", "~0").replace("/", "~1"), safe="~")
+    return f"#/{row}/{key}" if column else f"#/{row}"
 
 
 def read_rows(
-    content: bytes, media_type: str, features: Sequence[str], target: str, *, strict: bool = False
+    content: bytes,
+    media_type: str,
+    features: Sequence[str],
+    target: str,
+    *,
+    data: Data | None = None,
+    strict: bool = False,
 ) -> RequestRows:
     """Return the columns ``features`` of rows, ``None`` for a missing value.
+
+    A CSV is written as ``data`` says, by default with commas, decimal points and a header in UTF-8.
 
     Raises:
         DataError: the rows are not of this format, there are none or too many, or they lack a column; with
@@ -89,7 +117,12 @@ def read_rows(
             arguments = str(path), list(features), target, strict
             columns, ignored = sandbox.run(read_parquet, *arguments, file=path.name)
             return RequestRows(columns, ignored)
-    return (_read_csv if media_type == CSV else _read_json)(content, features, target, strict=strict)
+    if media_type == JSON:
+        return _read_json(content, features, target, strict=strict)
+    # Imported here: pydantic is large, and no body in Parquet needs it.
+    from dmls_core.spec.data_table import Data
+
+    return _read_csv(content, data or Data(), features, target, strict=strict)
 
 
 def check_columns(
@@ -198,16 +231,17 @@ def _read_json(content: bytes, features: Sequence[str], target: str, *, strict: 
         if row.keys() != rows[0].keys():
             name = min(row.keys() ^ rows[0].keys())
             message = f"row {number} {'has' if name in row else 'lacks'} column {name[:60]!r}, unlike row 1"
-            raise DataError(ValidationIssue(message, hint="give each row the same columns, null if missing"))
+            hint = "give each row the same columns, null if missing"
+            raise DataError(ValidationIssue(message, hint, pointer=json_pointer(number - 1)))
     ignored = check_columns(rows[0], features, target, strict=strict)
     columns = {name: [row[name] for row in rows] for name in features}
     for name, values in columns.items():
         for number, value in enumerate(values, 1):
             if isinstance(value, (list, dict)):
-                raise DataError(
-                    f"row {number}, column {name[:60]!r}: expected a number, text, boolean or null"
-                )
-    return RequestRows({name: list(map(_or_none, values)) for name, values in columns.items()}, ignored)
+                message = f"row {number}, column {name[:60]!r}: expected a number, text, boolean or null"
+                raise DataError(ValidationIssue(message, pointer=json_pointer(number - 1, name)))
+    plain = {name: list(map(_or_none, values)) for name, values in columns.items()}
+    return RequestRows(plain, ignored, is_json=True)
 
 
 def _check_structure(content: bytes) -> None:
@@ -220,34 +254,52 @@ def _check_structure(content: bytes) -> None:
         raise DataError("the body has lists in its rows: give numbers, texts, booleans or null")
 
 
-def _read_csv(content: bytes, features: Sequence[str], target: str, *, strict: bool) -> RequestRows:
+def _split_header(rows: Reader, data: Data) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Return the names of the columns, and the rows with their lines; raise ``DataError`` without rows."""
+    lined_rows = dropwhile(lambda row: not row[1], islice(numbered(rows), data.skip_rows, None))
+    line, cells = next(lined_rows, (1, []))
+    if not cells:
+        _check_number(0)
+    if data.header:
+        return [name.strip() for name in cells], lined_rows
+    return [f"column_{at}" for at in range(1, len(cells) + 1)], chain([(line, cells)], lined_rows)
+
+
+def _read_csv(
+    content: bytes, data: Data, features: Sequence[str], target: str, *, strict: bool
+) -> RequestRows:
     try:
-        rows = csv_reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
-        header = [name.strip() for name in next(rows, [])]
-        if not header:
-            _check_number(0)
+        text = content.decode(codec_of(data.encoding, content[:_HEAD])).removeprefix("\ufeff")
+        rows = csv_reader(io.StringIO(text, newline=""), data.delimiter, strict=True)
+        header, lined_rows = _split_header(rows, data)
         counts = Counter(header)
         if twice := next((name for name, count in counts.items() if count > 1), None):
             raise DataError(f"the header has the column {twice[:MAX_SHOWN]!r} more than once")
         ignored = check_columns(counts, features, target, strict=strict)
         records: list[list[str]] = []
         lines: list[int] = []
-        for row in rows:
+        for line, row in lined_rows:
             if not row:
                 continue
             if len(row) != len(header):
-                raise DataError(f"line {rows.line_num}: {len(row)} fields, but the header has {len(header)}")
+                message = f"the record has {len(row)} fields, but the header has {len(header)}"
+                raise DataError(ValidationIssue(message, line=line))
             records.append(row)
-            lines.append(rows.line_num)
+            lines.append(line)
             if len(records) > MAX_ROWS:
                 break
     except UnicodeDecodeError as error:
-        raise DataError(f"the body is not UTF-8: byte 0x{content[error.start]:02x}") from error
+        name = "UTF-8" if data.encoding == "utf-8" else data.encoding
+        raise DataError(f"the body is not {name}: byte 0x{content[error.start]:02x}") from error
     except csv.Error as error:
-        raise DataError(f"the body is not CSV: {error}") from error
+        raise DataError(ValidationIssue(f"the body is not CSV: {error}", line=rows.line_num)) from error
     _check_number(len(records))
     positions = {name: at for at, name in enumerate(header)}
     columns = {name: [_or_none(row[positions[name]]) for row in records] for name in features}
+    if data.has_notation:
+        from dmls_core.data.formats.plain_csv import plain_numbers
+
+        columns = plain_numbers(columns, data, lines)
     return RequestRows(columns, ignored, header, lines)
 
 
@@ -257,6 +309,6 @@ def _check_number(rows: int) -> None:
         raise DataError(ValidationIssue(message, hint=f"send 1 to {MAX_ROWS:,} rows per request"))
 
 
-def _or_none(value: object) -> object:
+def _or_none(value: Any) -> Any:  # noqa: ANN401
     missing = not value.strip() if isinstance(value, str) else isinstance(value, float) and math.isnan(value)
     return None if missing else value

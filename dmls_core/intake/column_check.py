@@ -176,6 +176,7 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
     from dmls_core.data.table.memory import check_memory, measure_table
     from dmls_core.hardware import parse_memory
     from dmls_core.spec import Spec
+    from dmls_core.spec.data_table import Data
 
     spec = Spec.from_json(document)
     file_format = load_format(spec.data.format or "csv")
@@ -186,7 +187,7 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
             if scope == "sample" and file_format.has_footer:
                 share, total = _thin_all(file_format, spec.data, paths)
                 read = [f"rows 1 to {total:,}"]
-            data = spec.data.model_copy(update={"missing": ()}) if scope == "footer" else spec.data
+            data = Data(format=spec.data.format) if scope == "footer" else spec.data  # there are no rows
             files = [convert(Path(path), data, Path(folder) / str(at)) for at, path in enumerate(paths)]
             with original_lines(paths[0], spec.data):
                 if spec.resources.memory and not spec.chosen_by_run:

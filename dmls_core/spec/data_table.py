@@ -210,7 +210,12 @@ class Data(SpecTable):
         return decimal or self.decimal, self.thousands if thousands is None else thousands, of_column.unit
 
     @property
+    def has_notation(self) -> bool:
+        """Whether numbers are written otherwise than with a decimal point alone."""
+        return self.decimal != "." or bool(self.thousands or self.numbers)
+
+    @property
     def is_plain(self) -> bool:
         """Whether all keys on how text is written have their defaults."""
-        written = (self.delimiter, self.decimal, self.thousands, self.encoding, self.header, self.skip_rows)
-        return written == (",", ".", "", "utf-8", True, 0) and not self.numbers
+        written = (self.delimiter, self.encoding, self.header, self.skip_rows)
+        return written == (",", "utf-8", True, 0) and not self.has_notation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -42,10 +43,12 @@ def test_every_form_comes_back_as_it_was_sent(server):
     assert model.predict(COLUMNS) == {"prediction": ["p"] * 3, "probability_a,b": SUMS}
     rows = pl.DataFrame(COLUMNS).to_dicts()
     assert [row["probability_a,b"] for row in model.predict(rows)] == SUMS
-    assert set(server.bodies) == {'x,"a,y"\n1.5,1\n,2\n3.0,3\n'}
+    assert set(server.bodies) == {
+        '[{"x": "1.5", "a,y": "1"},{"x": null, "a,y": "2"},{"x": "3.0", "a,y": "3"}]'
+    }
     about = server.headers[0]
     assert about["path"] == "/dmls/api/v1/predictions/lab/parts"
-    assert (about["Authorization"], about["Content-Type"]) == ("Bearer dmls_1_secret", "text/csv")
+    assert (about["Authorization"], about["Content-Type"]) == ("Bearer dmls_1_secret", "application/json")
 
 
 def test_requests_have_ids(server, monkeypatch):
@@ -79,7 +82,8 @@ def test_missing_values_of_every_library_are_empty_fields(server):
     values = [None, np.nan, pd.NA, pd.NaT, True, "é"]
     server.answer = 200, [{"prediction": 1.0}] * len(values)
     connect("lab.parts", server.url, key="k").predict({"x": values, "y": range(6)})
-    assert server.bodies == ["x,y\n,0\n,1\n,2\n,3\nTrue,4\né,5\n"]
+    (body,) = map(json.loads, server.bodies)
+    assert [row["x"] for row in body] == [None, None, None, None, "True", "é"]
 
 
 def test_many_rows_are_sent_in_parts(server, monkeypatch):
@@ -87,7 +91,7 @@ def test_many_rows_are_sent_in_parts(server, monkeypatch):
     monkeypatch.setattr(client, "ROWS", 2)
     found = model.predict({"x": range(5)})
     assert found["probability_a,b"] == [0, 1, 2, 3, 4]
-    assert [body.count("\n") for body in server.bodies] == [3, 3, 2]
+    assert [len(json.loads(body)) for body in server.bodies] == [2, 2, 1]
     assert model.predict({"x": []}) == {"prediction": []}
     assert model.predict([]) == []
 
@@ -124,9 +128,10 @@ def test_errors_of_the_server_are_errors_of_dmls(server, answer, kind, message):
         ({}, "no columns"),
         ({"x": [1], "y": [1, 2]}, "differ in length"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), "more than once"),
+        ({1: [1], "1": [2]}, "more than once"),
         ([{"x": 1}, {"y": 1}], "the columns of row 2 differ from those of row 1"),
     ],
-    ids=["none", "length", "twice", "rows"],
+    ids=["none", "length", "twice", "as-text", "rows"],
 )
 def test_wrong_rows_are_not_sent(rows, message):
     with pytest.raises(DataError, match=message):

@@ -32,6 +32,14 @@ def csv_reader(lines: Iterable[str], delimiter: str = ",", *, strict: bool = Fal
     return csv.reader(lines, delimiter=delimiter, strict=strict)
 
 
+def numbered(reader: Reader) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records of a reader with the line where each begins; those of blank lines are empty."""
+    line = reader.line_num + 1
+    for record in reader:
+        yield line, record
+        line = reader.line_num + 1
+
+
 def _split_fields(record: str, delimiter: str = ",") -> list[str]:
     """Return the fields of a record."""
     try:

@@ -83,7 +83,7 @@ def detect_text(head: bytes, *, blank: bool) -> dict[str, Any] | None:
     headless = len(rows[start][1]) == width and len(table) > 2 and _is_headless(table)
     names = [f"column_{at}" if headless else name.strip() for at, name in enumerate(table[0], start=1)]
     columns = zip(names, zip(*table[1:], strict=True), strict=False)
-    keys |= _notation({name: [cell.strip() for cell in cells] for name, cells in columns}, delimiter)
+    keys |= detect_notation({name: [cell.strip() for cell in cells] for name, cells in columns}, delimiter)
     if headless:
         keys["header"] = False
     return keys
@@ -273,8 +273,11 @@ def _decimals(mark: str, other: str) -> tuple[str, ...]:
     )
 
 
-def _notation(columns: Mapping[str, Sequence[str]], delimiter: str) -> dict[str, Any]:
-    """Return how numbers are written, unless with a point alone, and which columns differ or have units."""
+def detect_notation(columns: Mapping[str, Sequence[str]], delimiter: str = "") -> dict[str, Any]:
+    """Return how numbers are written, unless with a point alone, and which columns differ or have units.
+
+    The result is part of ``[data]``; ``delimiter`` is that of the text, if the cells are from one.
+    """
     read = {name: _NumberColumn.of(cells) for name, cells in columns.items()}
     commas = {name for name, one in read.items() if one.comma and not one.point and one.whole}
     points = {name for name, one in read.items() if one.point}

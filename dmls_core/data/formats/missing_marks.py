@@ -15,8 +15,6 @@ from dmls_core.data.encoder import MISSING, is_mark, is_missing
 from dmls_core.data.formats.csv_dialect import is_number
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import polars as pl
 
 _WORDS = frozenset(
@@ -174,19 +172,3 @@ def unmarked(column: pl.Expr, marks: Sequence[str]) -> pl.Expr:
     import polars as pl
 
     return pl.when(~column.str.strip_chars().is_in(list(marks))).then(column)
-
-
-def remove_marks(path: Path, marks: Sequence[str], target: Path) -> None:
-    """Write a Parquet file anew, with null in place of marks, a part of it in memory at a time."""
-    import polars as pl
-
-    scan = pl.scan_parquet(path, glob=False)
-    texts = {
-        name: dtype
-        for name, dtype in scan.collect_schema().items()
-        if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
-    }
-    cleaned = (
-        unmarked(pl.col(name).cast(pl.String), marks).cast(dtype).alias(name) for name, dtype in texts.items()
-    )
-    scan.with_columns(cleaned).sink_parquet(target, compression="lz4")

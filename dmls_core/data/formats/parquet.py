@@ -20,7 +20,7 @@ _SMALLEST = 12
 
 
 class ParquetFormat(Format):
-    """Parquet, which is read as it is."""
+    """Parquet, which is read as it is, unless its texts are numbers in another notation."""
 
     name, title = "parquet", "Parquet"
     suffixes = (".parquet",)
@@ -30,13 +30,17 @@ class ParquetFormat(Format):
         """Return no keys; None if the file does not begin as Parquet does."""
         return {} if len(head) >= _SMALLEST and head.startswith(MARK) else None
 
+    def needs_conversion(self, file: str, data: Data) -> bool:
+        """Return whether texts may be numbers in another notation."""
+        return data.has_notation
+
     def convert(self, path: Path, data: Data, target: Path) -> None:
-        """Write the file anew without its marks of missing values."""
-        from dmls_core.data.formats.missing_marks import remove_marks
+        """Write the file anew with plain numbers as texts, and without its marks of missing values."""
         from dmls_core.data.formats.parquet_source import reading
+        from dmls_core.data.formats.plain_csv import rewrite_parquet
 
         with reading(path):
-            remove_marks(path, data.missing, target)
+            rewrite_parquet(path, data, target)
 
     def open(self, path: Path, limits: DataLimits) -> FileSource:
         """Open the file; raise ``DataError`` if it is not Parquet."""

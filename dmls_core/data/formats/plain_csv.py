@@ -1,13 +1,18 @@
-"""Write the CSV of DMLS: UTF-8, commas, decimal points, a header; each record in the line of the original."""
+"""Write the CSV of DMLS: UTF-8, commas, decimal points, a header; each record in the line of the original.
+
+Texts that are numbers in another notation become plain ones here, also those of Parquet and of requests.
+"""
 
 from __future__ import annotations
 
 import csv
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -66,9 +71,11 @@ def write_table(
     columns = frame.collect_schema().names()
     names = names or [f"column_{at}" for at in range(1, len(columns) + 1)]
     body = target.with_name(f"{target.name}.body")
-    if data.decimal == "," or data.thousands or data.numbers:
+    if data.has_notation:
         notations = [data.notation(name) for name in names]
-        _check_points(frame, names, notations, target, above)
+        if wrong := _find_wrong(frame, names, notations):
+            row, issue = wrong
+            raise DataError(replace(issue, file=target.name, line=row + 1 + above))
         frame = frame.select(
             _number(pl.col(column), *notation) for column, notation in zip(columns, notations, strict=True)
         )
@@ -88,6 +95,46 @@ def write_table(
     body.unlink()
 
 
+def plain_numbers(
+    columns: Mapping[str, Sequence[str | None]], data: Data, lines: Sequence[int] = ()
+) -> dict[str, list[Any]]:
+    """Return columns of texts with plain numbers in place of those that are written as ``data`` says.
+
+    Raise ``DataError`` for a number in another notation; ``lines`` are those of the rows, if there are any.
+    """
+    notations = [data.notation(name) for name in columns]
+    texts = [pl.Series(str(at), values, pl.String) for at, values in enumerate(columns.values())]
+    frame = pl.LazyFrame(texts)
+    if wrong := _find_wrong(frame, list(columns), notations):
+        row, issue = wrong
+        raise DataError(replace(issue, line=lines[row] if lines else None))
+    numbers = [_number(pl.col(text.name), *notation) for text, notation in zip(texts, notations, strict=True)]
+    return dict(zip(columns, (column.to_list() for column in frame.select(numbers).collect()), strict=True))
+
+
+def rewrite_parquet(path: Path, data: Data, target: Path) -> None:
+    """Write a Parquet file anew, a part of it in memory at a time.
+
+    Its texts have plain numbers in place of those that are written as ``data`` says, and null in place of the
+    marks of missing values. Raise ``DataError`` for a number in another notation.
+    """
+    scan = pl.scan_parquet(path, glob=False)
+    schema = scan.collect_schema()
+    notations = {name: data.notation(name) for name, dtype in schema.items() if dtype == pl.String}
+    names = list(notations)
+    if wrong := _find_wrong(scan.select(names), names, list(notations.values())):
+        row, issue = wrong
+        raise DataError(replace(issue, message=f"{issue.message} (row {row + 1})", file=path.name))
+    plain = scan.with_columns(_number(pl.col(name), *notation) for name, notation in notations.items())
+    if data.missing:
+        plain = plain.with_columns(
+            unmarked(pl.col(name).cast(pl.String), data.missing).cast(dtype).alias(name)
+            for name, dtype in schema.items()
+            if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
+        )
+    plain.sink_parquet(target, compression="lz4")
+
+
 def _number(column: pl.Expr, decimal: str, thousands: str, unit: str) -> pl.Expr:
     if (decimal, thousands, unit) == (".", "", ""):
         return column
@@ -102,14 +149,10 @@ def _number(column: pl.Expr, decimal: str, thousands: str, unit: str) -> pl.Expr
     )
 
 
-def _check_points(
-    frame: pl.LazyFrame,
-    names: Sequence[str],
-    notations: Sequence[tuple[str, str, str]],
-    target: Path,
-    above: int,
-) -> None:
-    """Raise ``DataError`` for a number in another notation, which would be read as a wrong value."""
+def _find_wrong(
+    frame: pl.LazyFrame, names: Sequence[str], notations: Sequence[tuple[str, str, str]]
+) -> tuple[int, ValidationIssue] | None:
+    """Return the first row with a number in another notation, which would be read as a wrong value."""
 
     def is_wrong(column: pl.Expr, notation: tuple[str, str, str]) -> pl.Expr:
         pattern = rf"^\s*[+-]?\d*{re.escape(other_mark(notation[0]))}\d+\s*$"
@@ -121,10 +164,12 @@ def _check_points(
         for column, (_, notation) in columns.items()
         if notation != (".", "", "")  # other marks of a plain column are no numbers for any reader
     ]
+    if not wrong:
+        return None
     selected = frame.select(wrong).with_row_index("\0row")
     rows = selected.filter(~pl.all_horizontal(pl.exclude("\0row").is_null())).head(1)
     if (first := rows.collect(engine="streaming")).is_empty():
-        return
+        return None
     row, *cells = first.row(0)
     column, cell = next((name, cell) for name, cell in zip(first.columns[1:], cells, strict=True) if cell)
     name, (decimal, _, _) = columns[column]
@@ -133,6 +178,4 @@ def _check_points(
     if re.fullmatch(number_pattern(decimal, other), cell):
         hint = f'if these are thousands, set thousands = "{other}" in [data]; {hint}'
     message = f'is a number in another notation than decimal = "{decimal}"'
-    raise DataError(
-        ValidationIssue(message, hint, file=target.name, line=row + 1 + above, key=name, found=cell[:80])
-    )
+    return row, ValidationIssue(message, hint, key=name, found=cell[:80])

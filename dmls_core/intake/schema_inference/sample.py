@@ -16,7 +16,7 @@ from dmls_core import sandbox
 from dmls_core.data.formats.base import Format, is_parquet
 from dmls_core.data.formats.compression import UNPACKED, ZIP, check_packed, only_member, unpack_head
 from dmls_core.data.formats.csv_dialect import CsvRow, decode_head, ragged_column, read_rows
-from dmls_core.data.formats.detection import detect
+from dmls_core.data.formats.detection import NOTATION, detect, detect_notation
 from dmls_core.data.formats.encodings import line_end_utf16
 from dmls_core.data.formats.missing_marks import describe_marks, find_marks, quoted_texts, without_marks
 from dmls_core.data.formats.names import (
@@ -218,7 +218,7 @@ def _sample_rows(
         if issues := file_format.check(file, content.read(UNPACKED)):
             raise DataError(issues)
     if file_format.has_footer and path.stat().st_size <= WHOLE:
-        return read_parquet(file, path, limits, ROWS)
+        return _with_notation(read_parquet(file, path, limits, ROWS), keys)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "sample"
         options = {key: value for key, value in (keys or {}).items() if key in _OF_TABLES}
@@ -231,7 +231,7 @@ def _sample_rows(
         )
         try:
             if is_parquet(target):
-                sample = read_parquet(file, target, limits, ROWS)
+                sample = _with_notation(read_parquet(file, target, limits, ROWS), keys)
                 where = f"rows 1 to {sampled['rows']:,}" if sampled["spread"] else IN_TIME
                 return replace(
                     sample,
@@ -251,6 +251,27 @@ def _sample_rows(
     note = "" if chosen else sheets_note(sampled["table"], sampled["tables"])
     notes = (*sample.notes, note) if note else sample.notes
     return replace(sample, data=data, sheets=tuple(sampled["tables"]), notes=notes)
+
+
+def _with_notation(sample: Sample, keys: Mapping[str, Any] | None) -> Sample:
+    """Return a sample of Parquet with plain numbers in place of texts in another notation.
+
+    It is that of ``keys``, or if these are None, as detected.
+    """
+    from dmls_core.data.formats.plain_csv import plain_numbers
+    from dmls_core.spec.data_table import Data
+
+    columns = dict(zip(sample.names, sample.columns, strict=True))
+    types = dict(zip(sample.names, sample.types, strict=True))
+    texts = {name: values for name, values in columns.items() if types[name] == "String"}
+    if keys is None:
+        cells = {name: [(text or "").strip() for text in values] for name, values in texts.items()}
+        keys = detect_notation(cells)
+    keys = {key: value for key, value in keys.items() if key in NOTATION}
+    if not keys:
+        return sample
+    columns |= plain_numbers(texts, Data.model_validate(keys))
+    return replace(sample, columns=tuple(columns.values()), data={**sample.data, **keys})
 
 
 _OF_TABLES = {"sheet", "decimal"}

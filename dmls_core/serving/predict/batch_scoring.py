@@ -242,13 +242,13 @@ class FileScoring:
 
     @contextmanager
     def _own_name(self) -> Iterator[None]:
-        """Let errors name the file as the user does; a line says nothing about a table."""
+        """Let errors name the file as the user does; the place in a CSV says nothing about a table."""
         try:
             yield
         except UserError as error:
-            raise type(error)(
-                [replace(i, file=self._file, line=None if self._is_table else i.line) for i in error.issues]
-            ) from error
+            place: dict[str, Any] = {"line": None, "column": None} if self._is_table else {}
+            place["file"] = self._file
+            raise type(error)([replace(issue, **place) for issue in error.issues]) from error
 
     def _write(self, **changes: Any) -> ScoringRecord:  # noqa: ANN401 - fields of the record
         record = replace(self._record, **changes)

@@ -29,8 +29,8 @@ def rows_as_csv(
     """Yield a data file as a CSV with a header, in ``folder`` if it is another format.
 
     ``options`` are ``[data]`` as JSON data. The format that the file's name shows overrides theirs, and marks
-    of missing values stay: the model's encoder knows them. A ``DataError`` of the block names the file, and
-    its line if it is text.
+    of missing values stay: the model's encoder knows them. A ``DataError`` of the block names the file, its
+    line if it is text, and the field if it has a delimiter.
 
     Raises:
         DataError: the file is not what its name or ``options`` say.
@@ -41,7 +41,9 @@ def rows_as_csv(
     if needs_conversion(source.name, data):
         arguments = [str(source)], data.model_dump(mode="json"), str(folder / "converted")
         rows = Path(sandbox.run(convert_all, *arguments, limits=limits, file=source.name)[0])
-    has_lines = file_format(source.name, data.format).is_text or not is_parquet(rows)
+    source_format = file_format(source.name, data.format)
+    has_lines = source_format.is_text or not is_parquet(rows)
+    has_fields = "delimiter" in source_format.keys
     if not has_lines:
         text = folder / "rows.csv"
         sandbox.run(parquet_as_csv, str(rows), str(text), limits=limits, file=source.name)
@@ -52,7 +54,12 @@ def rows_as_csv(
     except DataError as error:
         raise DataError(
             [
-                replace(issue, file=str(source), line=issue.line if has_lines else None)
+                replace(
+                    issue,
+                    file=str(source),
+                    line=issue.line if has_lines else None,
+                    column=issue.column if has_fields else None,
+                )
                 for issue in error.issues
             ]
         ) from error

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,9 +19,9 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmls_core.data.bad_cells import describe_cells, shifted
-from dmls_core.data.encoder import CellError, Encoder
-from dmls_core.data.formats.csv_dialect import csv_reader
+from dmls_core.data.bad_cells import Place, describe_cells, shifted
+from dmls_core.data.encoder import BadCell, CellError, Encoder
+from dmls_core.data.formats.csv_dialect import csv_reader, numbered
 from dmls_core.data.row_notes import RowNotes, find_notes
 from dmls_core.errors import DataError, NotFoundError, ServingError, ValidationIssue
 from dmls_core.serving.predict.connect import PREDICTION, PROBABILITY
@@ -172,7 +173,7 @@ def predict_file(
     with _opened(source) as file, _writing(target, _origin(predictor, file)) as parts:
         size = os.fstat(file.fileno()).st_size if file.seekable() else 0
         rows = _rows(source, file)
-        header = next(rows, [])
+        _, header = next(rows, (1, []))
         names = [name.strip() for name in header]  # as the training reads a header
         check_header(source, names, predictor.encoder.feature_names, added)
         writer = csv.writer(parts.out, lineterminator="\n")
@@ -183,12 +184,15 @@ def predict_file(
             # A converted file has line breaks in its first name, in place of the lines above its header.
             writer.writerow([*(name.lstrip("\n") for name in header), *added])
         while batch := list(islice(rows, BATCH)):
-            columns = dict(zip(names, zip(*batch, strict=True), strict=True))
+            lines, records = zip(*batch, strict=True)
+            columns = dict(zip(names, zip(*records, strict=True), strict=True))
             try:
                 answers = predictor.predict(columns)
             except DataError as error:
                 if isinstance(error.__cause__, CellError):
-                    raise describe_cells(shifted(error.__cause__, parts.rows), file=str(source)) from error
+                    locate = partial(_locate, names, lines, parts.rows)
+                    cells = shifted(error.__cause__, parts.rows)
+                    raise describe_cells(cells, file=str(source), locate=locate) from error
                 raise
             if answers.labels != labels:
                 raise ServingError(
@@ -196,12 +200,17 @@ def predict_file(
                 )
             version = [str(answers.version)] if with_version else []
             writer.writerows(
-                [*row, *version, *more] for row, more in zip(batch, _added(answers), strict=True)
+                [*row, *version, *more] for row, more in zip(records, _added(answers), strict=True)
             )
             parts.finish(len(batch))
             if size:  # the size of a pipe is unknown
                 progress(os.lseek(file.fileno(), 0, os.SEEK_CUR) / size)
         return parts.rows
+
+
+def _locate(names: Sequence[str], lines: Sequence[int], first: int, cell: BadCell) -> Place:
+    """Return where a cell of a batch is, whose first row is the ``first`` of the file."""
+    return Place(lines[cell.row - first], names.index(cell.column) + 1 if cell.column else None)
 
 
 def _origin(predictor: Predictor, file: io.TextIOWrapper) -> dict[str, Any]:
@@ -224,18 +233,18 @@ def _added(answers: Predictions) -> Iterator[list[str]]:
         yield [label, *map(str, row)]
 
 
-def _rows(source: Path, file: io.TextIOWrapper) -> Iterator[list[str]]:
-    """Yield the header and the rows, each as long as the header; blank lines are skipped."""
+def _rows(source: Path, file: io.TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
+    """Yield the header and the rows with their lines, each as long as the header, without blank lines."""
     reader = csv_reader(file, strict=True)
     width: int | None = None
     try:
-        for row in reader:
+        for line, row in numbered(reader):
             if not row:
                 continue
             width = width or len(row)
             if len(row) != width:
-                raise _wrong(source, reader.line_num, f"{len(row)} fields", f"{width}, as the header has")
-            yield row
+                raise _wrong(source, line, f"{len(row)} fields", f"{width}, as the header has")
+            yield line, row
     except UnicodeDecodeError as error:
         raise _wrong(
             source, reader.line_num + 1, f"byte 0x{error.object[error.start]:02x}", "UTF-8"

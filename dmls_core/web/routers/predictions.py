@@ -89,8 +89,10 @@ async def predict_rows(
     Send an API key of the job or of its team as `Authorization: Bearer dmls_...`, or sign in as elsewhere.
 
     `Content-Type` is the format of the rows, `Accept` that of the predictions, JSON by default: a list of
-    objects, a CSV with a header, or Parquet. A prediction has `prediction` and, for a classification,
-    `probability_<label>` for each label. Columns that the model does not have are ignored.
+    objects, a CSV, or Parquet. A CSV of rows is written as `[data]` of the job's spec says, such as with
+    decimal commas; one of predictions has commas, decimal points and a header. A prediction has `prediction`
+    and, for a classification, `probability_<label>` for each label. Columns that the model does not have are
+    ignored.
 
     The header `DMLS-Notes` counts what is unlike the training data, such as `unknown-category=2,
     out-of-range=1, empty-row=1, ignored-column=3`. In JSON, such a row has `notes`.

@@ -12,9 +12,11 @@ import polars as pl
 import pytest
 
 from dmls_core.data import request_rows
+from dmls_core.data.bad_cells import Place
 from dmls_core.data.encoder import BadCell
 from dmls_core.data.request_rows import CSV, JSON, PARQUET, read_rows, write_rows
-from dmls_core.errors import DataError
+from dmls_core.errors import DataError, ValidationIssue
+from dmls_core.spec.data_table import Data
 
 COLUMNS = {"size": [0.5, None], "colour": ["red", "grün"]}
 
@@ -31,7 +33,20 @@ def test_the_formats_say_the_same():
         assert read_rows(content, media_type, list(COLUMNS), "y").columns == COLUMNS
     texts = read_rows("\ufeffsize,colour\r\n0.5,red\r\n,grün\r\n".encode(), CSV, list(COLUMNS), "y")
     assert texts.columns == COLUMNS | {"size": ["0.5", None]}
-    assert texts.locate(BadCell(1, "colour", "")) == (3, 2)
+    assert texts.locate(BadCell(1, "colour", "")) == Place(3, 2)
+
+
+def test_a_cell_is_located_as_its_format_does_it():
+    cell = BadCell(1, "a/b~ c", "")
+    quoted = read_rows(b'note,a/b~ c\n\n"x\ny",1\n"x\ny",\n', CSV, ["a/b~ c"], "y")
+    assert quoted.locate(cell) == Place(5, 2)
+    listed = read_rows(b'[{"a/b~ c": 1}, {"a/b~ c": 2}]', JSON, ["a/b~ c"], "y")
+    assert listed.locate(cell) == Place(pointer="#/1/a~1b~0%20c")
+    with pytest.raises(DataError) as raised:
+        read_rows(b'[{"a": 1}, {"a": {}}]', JSON, ["a"], "y")
+    assert raised.value.issues[0].pointer == "#/1/a"
+    assert raised.value.issues[0].as_json()["pointer"] == "#/1/a"
+    assert "pointer" not in ValidationIssue("of a file").as_json()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +62,7 @@ def test_the_formats_say_the_same():
         (b'[{"a": [1]}]', JSON, "row 1, column 'a'"),
         (b"", CSV, "send 1 to 100,000 rows"),
         (b"a,a\n1,2\n", CSV, "'a' more than once"),
-        (b"a\n1,2\n", CSV, "line 2: 2 fields, but the header has 1"),
+        (b"a\n1,2\n", CSV, "^2: the record has 2 fields, but the header has 1"),
         (b",".join(b"c%d" % n for n in range(40_000)) + b"\n", CSV, "column 'a' is absent"),
         (b"a\n\xff\n", CSV, "not UTF-8: byte 0xff"),
         (b"PAR1 and no more", PARQUET, "not Parquet"),
@@ -121,3 +136,12 @@ def test_predictions_in_each_format():
     frame = pl.read_parquet(io.BytesIO(write_rows(found, PARQUET)))
     assert frame.schema["probability_yes"] == pl.Float32
     assert frame["prediction"].to_list() == found["prediction"]
+
+
+def test_a_csv_is_written_as_the_spec_of_the_job_says():
+    data = Data.model_validate({"delimiter": "\t", "skip_rows": 1, "header": False, "encoding": "utf-16"})
+    text = '"Title of\n the table"\n\n1\tä\n"2"\tx\n'
+    for content in (text.encode("utf-16"), text.encode("utf-16-le")):
+        rows = read_rows(content, CSV, ["column_2", "column_1"], "y", data=data)
+        assert rows.columns == {"column_2": ["ä", "x"], "column_1": ["1", "2"]}
+        assert rows.locate(BadCell(1, "column_1", "")) == Place(5, 1)

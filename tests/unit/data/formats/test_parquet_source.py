@@ -11,10 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dmls_core.data.formats.conversion import convert
 from dmls_core.data.table.reader import read_table
 from dmls_core.data.table.table import TableColumn
 from dmls_core.errors import DataError
+from dmls_core.intake.schema_inference import infer_schema, sample_file
 from dmls_core.spec import Columns
+from dmls_core.spec.data_table import Data
 
 NAN = np.nan
 
@@ -153,3 +156,20 @@ def test_damaged_files_raise_nothing_but_data_errors(tmp_path):
             readable += 1
     # Some damage is in values only, and some makes the file unreadable.
     assert 0 < readable < 60
+
+
+def test_texts_are_numbers_in_the_notation_of_the_spec(tmp_path):
+    path = tmp_path / "a.parquet"
+    prices = ["45,06 €", "1.234,5 €", None, "-"] * 10
+    pl.DataFrame(
+        {"price": prices, "size": [1.5, 2.5, None, 4.0] * 10, "y": [1.0, 2.0, 3.0, 4.0] * 10}
+    ).write_parquet(path)
+    spec = infer_schema(path.name, sample_file(path), "y").document["data"]
+    assert spec == {"decimal": ",", "thousands": ".", "missing": ["-"], "numbers": {"price": {"unit": "€"}}}
+    plain = convert(path, Data.model_validate(spec), tmp_path / "plain")
+    table = read_table([plain], Columns(target="y"), "regression")
+    expected = np.float32([[45.06, 1.5], [1234.5, 2.5], [NAN] * 2, [NAN, 4]])
+    np.testing.assert_array_equal(table.matrix[:4], expected)
+    pl.DataFrame({"price": ["1,5", "45.06"], "y": [1, 2]}).write_parquet(path)
+    with pytest.raises(DataError, match=r"a.parquet: price: is a number in another notation.*\(row 2\)"):
+        convert(path, Data.model_validate(spec), tmp_path / "wrong")

@@ -122,8 +122,21 @@ def test_an_ending_in_capitals_is_the_same_ending(score, store):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("a.csv", b"length,width\n1,2\n1,cat\n", r"^a.csv: column 'width', row 2: 'cat' is not a number$"),
-        ("a.csv", b"length,width\n" + b"1,2\n" * 5000 + b"x,2\n", r"^a.csv: column 'length', row 5001: 'x'"),
+        (
+            "a.csv",
+            b"length,width\n1,2\n1,cat\n",
+            r"^a.csv:3:2: column 'width', row 2: 'cat' is not",
+        ),
+        (
+            "a.csv",
+            b"length,width\n" + b"1,2\n" * 5000 + b"x,2\n",
+            r"^a.csv:5002:1: column 'length', row 5001: ",
+        ),
+        (
+            "a.jsonl",
+            b'{"length": 1, "width": 2}\n{"length": 1, "width": "x"}\n',
+            r"^a.jsonl:2: column 'width', row 2: 'x' is not a number$",
+        ),
         ("a.csv", b"length,width\n1,2\n1\n", r"^a.csv:3: expected 2, as the header has, found 1 fields"),
         ("a.csv", b"length\n1\n", r"^a.csv:1: expected the columns of the training, found no column 'width'"),
         ("a.csv", b"length,width,model_version\n1,2,3\n", "a column 'model_version'"),
@@ -136,7 +149,19 @@ def test_an_ending_in_capitals_is_the_same_ending(score, store):
         ("a.toml", b'connection = "a"\nsql = "b"', r"^a.toml: table: Field required.*\n.*sql: Extra inputs"),
     ],
     ids=[
-        *("text", "far", "ragged", "column", "taken", "no-parquet", "parquet-text", "nested", "json", "name"),
+        *(
+            "text",
+            "far",
+            "json-lines",
+            "ragged",
+            "column",
+            "taken",
+            "no-parquet",
+            "parquet-text",
+            "nested",
+            "json",
+            "name",
+        ),
         *("no-toml", "keys"),
     ],
 )

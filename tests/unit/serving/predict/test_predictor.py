@@ -139,7 +139,7 @@ def test_a_file_without_rows_gets_its_header(predictor, tmp_path):
         ("length,width,prediction\n1,2,3\n", "no column of that name"),
         ("length,width\n1,2\n1\n", r"in.csv:3: expected 2, as the header has, found 1 fields"),
         ("length,width\n1,2\n1,2,3\n", r"in.csv:3: .*found 3 fields"),
-        ("length,width\n1,2\n1,cat\n", r"column 'width', row 2: 'cat' is not a number"),
+        ("length,width\n1,2\n1,cat\n", r"in.csv:3:2: column 'width', row 2: 'cat' is not a number$"),
         (b"length,width\n1,\xff\n", "UTF-8"),
         ('length,width\n1,"2\n', "expected CSV"),
     ],
