@@ -85,7 +85,8 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
     sections: dict[str, dict[str, Any]] = {
         "core": {
             "executor": "LocalExecutor",
-            "parallelism": 8,
+            # A task takes a CPU for some seconds before its first line runs: more at once only time out.
+            "parallelism": max(4, 2 * available_cpus()),
             "load_examples": False,
             "dags_are_paused_at_creation": False,
             # Store a version that follows another within seconds at once, not at the next parse.
@@ -128,7 +129,12 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
             "parsing_cleanup_interval": 15,
         },
         "triggerer": {"job_heartbeat_sec": 3, "triggerer_health_check_threshold": 15},
-        "workers": {"min_heartbeat_interval": 2},
+        "workers": {
+            "min_heartbeat_interval": 2,
+            # A task that starts while the API server is down waits for ten minutes: a try would be lost.
+            "execution_api_retries": 120,
+            "execution_api_retry_wait_max": 10,
+        },
         "dag_processor": {
             "dag_bundle_config_list": json.dumps(bundles(context, runner)),
             "dag_bundle_storage_path": home / "bundles",
