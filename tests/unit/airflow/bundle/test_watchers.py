@@ -49,9 +49,10 @@ def test_a_lost_watcher_is_restored_and_told_of_meanwhile(
         return [trigger.kwargs["poll_seconds"] for trigger in triggers]
 
     def is_parsed_again() -> bool:
-        before, clock.now = file.stat().st_mtime_ns, clock.now + module.WATCHER_SECONDS + 1
+        clock.now += module.WATCHER_SECONDS + 1
+        before = file.stat()
         made._restore_watchers()
-        return file.stat().st_mtime_ns > before
+        return bool(file.stat().st_mtime_ns > before.st_mtime_ns)
 
     def state() -> str:
         probe = service_probes(made.settings, open_store(made.settings.root))["Airflow"]
