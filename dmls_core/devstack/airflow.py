@@ -17,7 +17,13 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.mlflow import mlflow_login
-from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
+from dmls_core.devstack.postgres import (
+    STUDY,
+    database_url,
+    note_schema_version,
+    refuse_downgrade,
+    schema_version,
+)
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
 from dmls_core.devstack.seaweedfs import TRAINER_ROLE
 from dmls_core.devstack.signing import signing_environment
@@ -258,8 +264,10 @@ def make_pools(context: Context) -> None:
 def migrate(context: Context, runner: Runner, environment: dict[str, str], log: Path) -> None:
     """Create or upgrade the schema, unless it is current; raise ``PlatformError`` on failure."""
     version = importlib.metadata.version("apache-airflow-core")
-    if schema_version(context, "airflow") == version:
+    written = schema_version(context, "airflow")
+    if written == version:
         return
+    refuse_downgrade("Airflow", written, version)
     command = [sys.executable, "-P", "-m", "airflow", "db", "migrate"]
     variables = environment | airflow_environment(context, runner)
     run_logged(command, variables, log, _MIGRATE_SECONDS, name="airflow db migrate")

@@ -62,7 +62,9 @@ def test_a_lost_watcher_is_restored_and_told_of_meanwhile(
     assert not is_parsed_again()
     assert state() == "scheduler are healthy"
 
-    watchers = parse(2)
+    for trigger in session.scalars(select(Trigger)):
+        trigger.kwargs = {name: value for name, value in trigger.kwargs.items() if name == "root"}
+    watchers = parse(2)  # over what an earlier release stored
     if is_parsed_again():
         assert watchers == []
         assert state() == "no event starts dmls.intake: the watcher is gone"
