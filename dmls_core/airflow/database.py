@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.models.asset import AssetModel, DagScheduleAssetReference
 from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
@@ -97,6 +98,25 @@ def dag_files(session: Session, bundle: str) -> dict[str, str]:
     columns = DagModel.dag_id, DagModel.relative_fileloc
     mine = select(*columns).where(OURS, DagModel.bundle_name == bundle, ~DagModel.is_stale)
     return {dag_id: file or "" for dag_id, file in session.execute(mine)}
+
+
+def unwatched_dags(session: Session) -> dict[str, str]:
+    """Return the DAGs of the bundle that wait for events which no watcher reports, with their files.
+
+    A paused DAG has no watcher.
+    """
+    query = (
+        select(DagModel.dag_id, DagModel.relative_fileloc)
+        .join(DagScheduleAssetReference, DagScheduleAssetReference.dag_id == DagModel.dag_id)
+        .join(AssetModel, AssetModel.id == DagScheduleAssetReference.asset_id)
+        .where(
+            DagModel.bundle_name == _bundle_name(),
+            ~DagModel.is_stale,
+            ~DagModel.is_paused,
+            ~AssetModel.watchers.any(),
+        )
+    )
+    return {dag_id: file or "" for dag_id, file in session.execute(query)}
 
 
 def team_dags(session: Session, team: str) -> set[str]:
@@ -398,9 +418,14 @@ def airflow_team(dag_id: str) -> str | None:
 
 def bundle_version(session: Session) -> str | None:
     """Return the version of the registry that Airflow's DAG processor has loaded."""
-    name = next((entry["name"] for entry in bundle_entries()), "")
-    version: str | None = session.scalar(select(DagBundleModel.version).where(DagBundleModel.name == name))
+    query = select(DagBundleModel.version).where(DagBundleModel.name == _bundle_name())
+    version: str | None = session.scalar(query)
     return version
+
+
+def _bundle_name() -> str:
+    """Return the name of the bundle entry without a team."""
+    return next((str(entry["name"]) for entry in bundle_entries()), "")
 
 
 def airflow_health() -> dict[str, str]:

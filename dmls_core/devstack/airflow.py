@@ -17,7 +17,13 @@ from dmls_core.devstack.airflow_client import AirflowClient
 from dmls_core.devstack.context import HOME_VARIABLE, REGION, Context
 from dmls_core.devstack.docker_engine import TRAINER_IMAGE
 from dmls_core.devstack.mlflow import mlflow_login
-from dmls_core.devstack.postgres import STUDY, database_url, note_schema_version, schema_version
+from dmls_core.devstack.postgres import (
+    STUDY,
+    database_url,
+    note_schema_version,
+    refuse_downgrade,
+    schema_version,
+)
 from dmls_core.devstack.private_files import make_private_folder, write_private_json
 from dmls_core.devstack.seaweedfs import TRAINER_ROLE
 from dmls_core.devstack.signing import signing_environment
@@ -85,7 +91,8 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
     sections: dict[str, dict[str, Any]] = {
         "core": {
             "executor": "LocalExecutor",
-            "parallelism": 8,
+            # A task takes a CPU for some seconds before its first line runs: more at once only time out.
+            "parallelism": max(4, 2 * available_cpus()),
             "load_examples": False,
             "dags_are_paused_at_creation": False,
             # Store a version that follows another within seconds at once, not at the next parse.
@@ -128,7 +135,12 @@ def airflow_environment(context: Context, runner: Runner) -> dict[str, str]:
             "parsing_cleanup_interval": 15,
         },
         "triggerer": {"job_heartbeat_sec": 3, "triggerer_health_check_threshold": 15},
-        "workers": {"min_heartbeat_interval": 2},
+        "workers": {
+            "min_heartbeat_interval": 2,
+            # A task that starts while the API server is down waits for ten minutes: a try would be lost.
+            "execution_api_retries": 120,
+            "execution_api_retry_wait_max": 10,
+        },
         "dag_processor": {
             "dag_bundle_config_list": json.dumps(bundles(context, runner)),
             "dag_bundle_storage_path": home / "bundles",
@@ -252,8 +264,10 @@ def make_pools(context: Context) -> None:
 def migrate(context: Context, runner: Runner, environment: dict[str, str], log: Path) -> None:
     """Create or upgrade the schema, unless it is current; raise ``PlatformError`` on failure."""
     version = importlib.metadata.version("apache-airflow-core")
-    if schema_version(context, "airflow") == version:
+    written = schema_version(context, "airflow")
+    if written == version:
         return
+    refuse_downgrade("Airflow", written, version)
     command = [sys.executable, "-P", "-m", "airflow", "db", "migrate"]
     variables = environment | airflow_environment(context, runner)
     run_logged(command, variables, log, _MIGRATE_SECONDS, name="airflow db migrate")

@@ -19,6 +19,9 @@ from dmls_core.settings import ProcessSettings
 IDENTITY_SCHEMA = 2
 """The start that raises it from 1 signs the versions that earlier releases did not sign."""
 
+_LATER = "written_by_a_later_release"
+"""A name that stops earlier releases, which ignore the schema: they do not know these signatures."""
+
 _LONGEST_BASE = 40
 """A unix socket's path has at most 107 bytes; names below the runtime folder need the rest."""
 
@@ -39,7 +42,7 @@ class Identity:
 
     def save(self, file: Path) -> None:
         """Write the file, mode 600."""
-        write_private_json(file, {"schema": IDENTITY_SCHEMA, **asdict(self)})
+        write_private_json(file, {"schema": IDENTITY_SCHEMA, _LATER: True, **asdict(self)})
 
 
 def load_identity(file: Path) -> Identity:
@@ -49,7 +52,12 @@ def load_identity(file: Path) -> Identity:
         new = secrets.token_hex(8)
         identity = Identity(id=new, runtime=f"{_short_base()}/dmls-{new}", credentials={})
     else:
-        content.pop("schema", None)
+        schema, _ = content.pop("schema", None), content.pop(_LATER, None)
+        if isinstance(schema, int) and schema > IDENTITY_SCHEMA:
+            raise PlatformError(
+                f"a later release of DMLS wrote {file.parent} (schema {schema}, this one writes "
+                f"{IDENTITY_SCHEMA}): install that release again, or restore a backup of the folder"
+            )
         try:
             identity = Identity(**content)
         except TypeError as error:

@@ -9,7 +9,12 @@ import sys
 from pathlib import Path
 
 from dmls_core.devstack.context import Context
-from dmls_core.devstack.postgres import database_url, note_schema_version, schema_version
+from dmls_core.devstack.postgres import (
+    database_url,
+    note_schema_version,
+    refuse_downgrade,
+    schema_version,
+)
 from dmls_core.devstack.private_files import make_private_folder, write_private
 from dmls_core.devstack.supervisor import Service, http_answers, run_logged
 
@@ -77,6 +82,7 @@ def upgrade(context: Context, environment: dict[str, str], log: Path) -> None:
     """Upgrade a schema of another MLflow version; raise ``PlatformError`` if that fails."""
     version = importlib.metadata.version("mlflow")
     noted = schema_version(context, "mlflow")
+    refuse_downgrade("MLflow", noted, version)
     if noted not in ("", version):
         command = [
             sys.executable,

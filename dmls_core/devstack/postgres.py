@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.private_files import make_private_folder, write_private
 from dmls_core.devstack.processes import TITLE
@@ -122,6 +124,15 @@ def schema_version(context: Context, database: str) -> str:
         )
         row = cursor.fetchone()
         return str(row[0]) if row and row[0] else ""
+
+
+def refuse_downgrade(program: str, written: str, installed: str) -> None:
+    """Raise ``PlatformError`` if a later version of a program than the installed one wrote its database."""
+    if written and Version(written) > Version(installed):
+        raise PlatformError(
+            f"{program} {written} wrote its database, and {installed} is installed: install the later "
+            "release of DMLS again, or restore a backup of the state folder"
+        )
 
 
 def note_schema_version(context: Context, database: str, version: str) -> None:

@@ -45,11 +45,16 @@ def without_answer(
 
 
 class RejectedSubmissions:
-    """The rejected ones among the submissions; of each new or changed one, the answer is read once."""
+    """The rejected ones among the submissions; of each new or changed one, the answer is read once.
+
+    Attributes:
+        unanswered: those whose status was read and is no answer, but may say that they are being checked.
+    """
 
     def __init__(self) -> None:
         self._unread: dict[Folder, str] = {}
         self._rejected: set[Folder] = set()
+        self.unanswered: set[Folder] = set()
 
     def update(
         self, store: Store, changed: Iterable[Folder], fingerprints: Mapping[Folder, str]
@@ -57,14 +62,17 @@ class RejectedSubmissions:
         """Return the rejected submissions; ``changed`` are those that appeared, changed or disappeared."""
         for folder in changed:
             self._rejected.discard(folder)
+            self.unanswered.discard(folder)
             self._unread.pop(folder, None)
             if folder in fingerprints and _has_status(folder):
                 self._unread[folder] = fingerprints[folder]
         for folder in list(self._unread)[:_READS]:
             status = read_status(store, *folder)
             fingerprint = self._unread.pop(folder)
+            self.unanswered.discard(folder)
             if status is None or status.fingerprint != fingerprint:
                 self._unread[folder] = fingerprint  # the answer is still to come: it is read after others
+                self.unanswered.add(folder)
             elif status.state == "rejected":
                 self._rejected.add(folder)
         return set(self._rejected)

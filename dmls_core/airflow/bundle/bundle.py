@@ -53,6 +53,9 @@ LIST_SECONDS, FAULT_SECONDS = 60.0, 5.0
 MOVE_SECONDS = 60.0
 """Time after which a file is parsed again if Airflow still has its DAGs from another file."""
 
+WATCHER_SECONDS = 5.0
+"""Seconds between two looks for DAGs without a watcher."""
+
 FETCH_THREADS = 16
 
 
@@ -76,6 +79,7 @@ class DmlsBundle(BaseDagBundle):
         self._list_due = 0.0
         self._moving: dict[str, str] = {}  # DAGs -> files that Airflow has them from, besides their own
         self._moved = False  # whether it has all of them from their own
+        self._watchers_due = 0.0
         self._written: list[JobRecord] | None = None  # records of the last write that read every spec
         self._access: dict[str, AccessControl] = {}  # of each team's DAGs, at that write
         self._jobs: dict[str, tuple[JobRecord, AccessControl | None, str]] = {}  # by DAG, with their JSON
@@ -118,6 +122,7 @@ class DmlsBundle(BaseDagBundle):
             records, faults = self._refresh()
         if self.settings.team:
             return  # the entry without a team watches over all jobs
+        self._restore_watchers()
         if self._watchdog is None:
             # Imported here: each task imports this module, and only the DAG processor watches.
             from dmls_core.airflow.operations.service_health import service_probes
@@ -215,6 +220,24 @@ class DmlsBundle(BaseDagBundle):
         self._moved = not moving
         return moving
 
+    def _restore_watchers(self) -> None:
+        """Have Airflow parse the file of each DAG again that has lost the watcher of its asset.
+
+        When the arguments of a watcher's trigger change, such as the address of a server, Airflow 3.3 removes
+        the new watcher with the old one, and adds it at the next parse, which may be an hour away.
+        """
+        if time.monotonic() < self._watchers_due:
+            return
+        from dmls_core.airflow import database
+
+        with database.create_session(scoped=False) as session:
+            unwatched = database.unwatched_dags(session)
+        for dag_id, file in unwatched.items():
+            if (self.path / file).is_file():
+                log.warning("%s has no watcher: Airflow must parse %s again", dag_id, file)
+                (self.path / file).touch()
+        self._watchers_due = time.monotonic() + WATCHER_SECONDS
+
     def _has(self, team: str) -> bool:
         return team == self.settings.team if self.settings.team else team not in team_entries()
 
@@ -279,6 +302,7 @@ class DmlsBundle(BaseDagBundle):
             shards=self.settings.shards,
             static=self._static_files(),
             moving=self._moving,
+            listed=version == self._written_version(),
         )
         (self.path / VERSION_FILE).write_text(version)
         log.info("registry version %s: %s jobs, %s unreadable", version, len(self._jobs), len(broken))

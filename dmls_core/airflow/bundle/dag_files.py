@@ -30,6 +30,8 @@ REJECTED = '''"""A job that DMLS could not read: this Airflow DAG file only rais
 raise ValueError({message!r})
 '''
 
+EMPTY = '"""This Airflow DAG file has no jobs any more: DMLS removes it."""\n'
+
 
 def job_json(entry: dict[str, Any]) -> str:
     """Return the JSON of a job, ``{"record": ..., "spec": ...}``, as a shard has it."""
@@ -44,19 +46,21 @@ def write_dag_files(
     shards: int,
     static: Iterable[Path] = (),
     moving: Mapping[str, str] | None = None,
+    listed: bool = False,
 ) -> set[Path]:
     """Write the DAG files of exactly these jobs and copies of ``static``; return the files that changed.
 
     ``jobs`` maps DAG ids to their ``job_json``, ``broken`` to a message if the spec is unreadable, and
     ``moving`` to a file that has the DAG besides its own. Unchanged files stay untouched; new files are not
-    returned.
+    returned. If Airflow has ``listed`` the files of this version, it lists them again for the next one: until
+    then, a file without jobs stays, empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     static_files = {path.name: path.read_text() for path in static}
     for dag_id, message in broken.items():
         name = hashlib.sha256(dag_id.encode()).hexdigest()[:16]
         static_files[f"rejected_{name}.py"] = REJECTED.format(message=message)
-    members = _members(folder, jobs, shards, moving or {})
+    members = _members(folder, jobs, broken, shards, moving or {})
     changed = {folder / name for name, content in static_files.items() if write_file(folder / name, content)}
     for path, dag_ids_of_file in members.items():
         content = "{" + ",".join(f'"{dag_id}":{jobs[dag_id]}' for dag_id in dag_ids_of_file) + "}"
@@ -68,8 +72,11 @@ def write_dag_files(
         if has_other_jobs or has_other_code:
             changed.add(path)
     current = {*static_files, *(name for path in members for name in (path.name, f"{path.stem}.json"))}
-    for path in folder.iterdir():
-        if path.suffix in (".py", ".json") and path.name not in current:
+    # In this order, since a shard without its .json asks the store.
+    for path in sorted(folder.iterdir(), reverse=True):
+        if path.suffix == ".py" and path.name not in current and listed:
+            write_file(path, EMPTY)
+        elif path.suffix in (".py", ".json") and path.name not in current:
             path.unlink()
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     return changed
@@ -99,10 +106,11 @@ def static_dag_files() -> list[Path]:
 
 
 def _members(
-    folder: Path, jobs: Iterable[str], shards: int, moving: Mapping[str, str]
+    folder: Path, jobs: Iterable[str], broken: Iterable[str], shards: int, moving: Mapping[str, str]
 ) -> dict[Path, list[str]]:
-    members: dict[str, list[str]] = {}
     names = [shard_name(number) for number in range(shards)]
+    # Of a broken job, too: its spec may be readable before Airflow lists the files again.
+    members: dict[str, list[str]] = {names[shard_number(dag_id, shards)]: [] for dag_id in broken}
     for dag_id in sorted(jobs):
         members.setdefault(names[shard_number(dag_id, shards)], []).append(dag_id)
         if dag_id in moving:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +15,9 @@ from dmls_core.airflow.intake.submission_trigger import submission_trigger
 from dmls_core.airflow.notifiers import describe_refused, notify
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.errors import PlatformError, StoreError
-from dmls_core.intake import admit, find_submissions, report_check, report_failure
-from dmls_core.intake.column_check import Findings
+from dmls_core.hardware import available_memory
+from dmls_core.intake import admit, find_submissions, report_failure
+from dmls_core.intake.column_check import LIMITS, Findings
 from dmls_core.store import Registry, Store, layout
 from dmls_core.visible_text import visible
 
@@ -30,15 +29,11 @@ _DAG_ID = "dmls.intake"
 _SUBMISSIONS = "dmls-submissions"
 """Name of the asset whose watcher starts the intake."""
 
-
 CHECKS = 4
-"""Submissions that a run checks at a time: a slow one delays no other."""
+"""Submissions that a run checks at a time, if there is memory for them: a slow one delays no other."""
 
-_RUNS = 4
+_RUNS = 2
 """Runs at a time, for submissions that come while others are being checked."""
-
-CHECKING_AFTER = 5.0
-"""Seconds after which the status says of each submission without an answer that it is being checked."""
 
 TRIES, PAUSE = 3, 1.0
 """Tries of a check that fails for another reason than the submission, and seconds between them."""
@@ -55,10 +50,9 @@ class AdmitOperator(BaseOperator):
         changed = {(team, job) for team, job in event_entries(context, "changed")}
         folders = sorted(changed) or [(s.team, s.job) for s in find_submissions(store)]
         outcomes, failed = [], []
-        with ThreadPoolExecutor(CHECKS) as pool:
+        with ThreadPoolExecutor(checks_at_once()) as pool:
             answers = {folder: pool.submit(self._answer, store, *folder) for folder in folders}
             try:
-                self._report_checks(store, answers)
                 for (team, job), answer in answers.items():
                     try:
                         outcomes.append(answer.result())
@@ -72,13 +66,6 @@ class AdmitOperator(BaseOperator):
                 f"{len(failed)} of {len(folders)} submissions have no answer: {'; '.join(failed)}"
             )
         return outcomes
-
-    def _report_checks(self, store: Store, answers: Mapping[tuple[str, str], Future[dict[str, Any]]]) -> None:
-        wait(answers.values(), CHECKING_AFTER)
-        for folder, answer in answers.items():
-            if not answer.done():
-                with suppress(StoreError):  # the answer will meet it, too
-                    report_check(store, *folder)
 
     def _answer(self, store: Store, team: str, job: str) -> dict[str, Any]:
         """Admit a submission; after some tries, a fault of DMLS or of the platform is the answer."""
@@ -114,6 +101,12 @@ class AdmitOperator(BaseOperator):
         if outcome.state == "rejected" and not outcome.unchanged:
             notify(_owner(store, team, job), "rejected", f"{team}/{job}", outcome.message, links)
         return {"team": team, "job": job, "state": outcome.state, "message": outcome.message}
+
+
+def checks_at_once() -> int:
+    """Return how many submissions a run checks at a time: all runs together take half of the memory."""
+    readers = available_memory() // 2 // LIMITS.memory
+    return max(1, min(CHECKS, readers // _RUNS))
 
 
 def _check_connections(team: str, spec: Spec) -> Findings:

@@ -9,12 +9,14 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from dmls_core.airflow.settings import airflow_settings, open_with_connection
-from dmls_core.intake import Submission, SubmissionListing
+from dmls_core.errors import StoreError
+from dmls_core.intake import Submission, SubmissionListing, report_check
 from dmls_core.intake.unanswered import (
     Folder,
     RejectedSubmissions,
@@ -23,7 +25,7 @@ from dmls_core.intake.unanswered import (
     unanswered,
     without_answer,
 )
-from dmls_core.store import ObjectInfo, layout
+from dmls_core.store import ObjectInfo, Store, layout
 
 log = logging.getLogger(__name__)
 
@@ -54,16 +56,18 @@ class SubmissionTrigger(BaseEventTrigger):
         is a rejected one: the cause may lie outside of its files.
         """
         seen: dict[Folder, str] = {}
+        checking_waits = Waits(CHECKING_AFTER, LONGEST_WAIT)
         unanswered_waits = Waits(UNANSWERED_AFTER, LONGEST_WAIT)
         rejected_waits = Waits(REJECTED_AFTER, LONGEST_REJECTED)
         listing, submissions = SubmissionListing(), list[Submission]()
         statuses: dict[str, ObjectInfo] = {}
+        open_ones: list[Folder] = []
         rejections = RejectedSubmissions()
         while True:
             try:
                 store = open_with_connection(self.root, self.aws_conn_id)
                 async for latest in _with_pauses(
-                    store.watch(layout.INCOMING, poll_seconds=self.poll_seconds), UNANSWERED_AFTER / 4
+                    store.watch(layout.INCOMING, poll_seconds=self.poll_seconds), CHECKING_AFTER / 4
                 ):
                     if latest is not None:
                         submissions = await asyncio.to_thread(listing.update, latest)
@@ -76,7 +80,16 @@ class SubmissionTrigger(BaseEventTrigger):
                     }
                     seen, now = fingerprints, time.monotonic()
                     rejected = await asyncio.to_thread(rejections.update, store, changed, fingerprints)
-                    open_ones = await asyncio.to_thread(unanswered, store, submissions, statuses)
+                    # Without a new listing, those that were answered before still are.
+                    candidates = (
+                        submissions
+                        if latest is not None
+                        else [one for one in submissions if (one.team, one.job) in open_ones]
+                    )
+                    open_ones = await asyncio.to_thread(unanswered, store, candidates, statuses)
+                    open_ones = sorted(rejections.unanswered.union(open_ones))
+                    checking = checking_waits.due(open_ones, changed, now)
+                    await asyncio.gather(*(asyncio.to_thread(_report, store, *one) for one in checking))
                     due = unanswered_waits.due(open_ones, changed, now)
                     # The answer may be newer than the listing.
                     due = await asyncio.to_thread(without_answer, store, due, fingerprints)
@@ -94,11 +107,22 @@ class SubmissionTrigger(BaseEventTrigger):
                 await asyncio.sleep(max(self.poll_seconds, 5.0))
 
 
+CHECKING_AFTER = 4.0
+"""Seconds until the status of a submission without an answer says that it is being checked.
+
+The trigger writes it, and not the intake: its runs may all be busy, or Airflow.
+"""
+
 UNANSWERED_AFTER, LONGEST_WAIT = 60.0, 600.0
 """Seconds until a submission without an answer is handed to the intake again, and between later times."""
 
 REJECTED_AFTER, LONGEST_REJECTED = 600.0, 6 * 3600.0
 """The same of a rejected submission, such as one with a source whose connection was not there yet."""
+
+
+def _report(store: Store, team: str, job: str) -> None:
+    with suppress(StoreError):  # the answer will meet it, too
+        report_check(store, team, job)
 
 
 async def _with_pauses(

@@ -21,6 +21,7 @@ from dmls_core.airflow.jobs.tasks.register import RegisterOperator
 from dmls_core.airflow.jobs.tasks.stage import StageOperator
 from dmls_core.airflow.jobs.tasks.validate import ValidateOperator
 from dmls_core.airflow.jobs.timetables import make_timetable
+from dmls_core.airflow.retry import RETRY
 from dmls_core.airflow.runners.runner import load_runner
 from dmls_core.airflow.runners.trainer import choose_pool
 from dmls_core.airflow.runs.job import PARAM
@@ -48,14 +49,6 @@ PARAM_SCHEMA: dict[str, Any] = {
     },
 }
 """A user's changes for one run; the task ``validate`` checks the values as a spec is checked."""
-
-RETRY: dict[str, Any] = {
-    "retries": 6,
-    "retry_delay": pendulum.duration(seconds=5),
-    "retry_exponential_backoff": 2,
-    "max_retry_delay": pendulum.duration(minutes=2),
-}
-"""Tries for five minutes or more: a service that was killed on a busy machine takes three to start again."""
 
 
 def load_shard(file: str) -> dict[str, DAG]:

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dmls_core.airflow.asset_events import event_entries
 from dmls_core.airflow.operations.scoring_trigger import scoring_trigger
+from dmls_core.airflow.retry import RETRY
 from dmls_core.airflow.settings import airflow_settings, open_repository, open_root
 from dmls_core.errors import PlatformError, UserError
 from dmls_core.store import Registry, Store, layout
@@ -112,7 +113,8 @@ def score_dag() -> DAG:
         is_paused_upon_creation=False,
         tags={"dmls"},
         description="Scores the files in scoring/ with the served models",
-        default_args={"retries": 3, "retry_delay": pendulum.duration(seconds=5)},
+        # No later event names the files again.
+        default_args=RETRY,
         params={
             "job": Param(
                 "",
@@ -129,7 +131,6 @@ def score_dag() -> DAG:
             ),
         },
     ) as dag:
-        # Five minutes: no later event names the files again.
-        files = FindOperator(task_id="find", retries=60)
+        files = FindOperator(task_id="find")
         ScoreOperator.partial(task_id="score", map_index_template="{{ files }}").expand(files=files.output)
     return dag

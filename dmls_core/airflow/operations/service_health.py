@@ -36,6 +36,8 @@ ASKED_MODELS = 5
 
 CLOCK_HINT = "wait until then, or submit these jobs under other names"
 
+WATCHER_HINT = "the DAG processor restores it within a minute; if it does not, its log says why"
+
 State = Literal["ok", "slow", "broken", "missing"]
 
 
@@ -146,12 +148,15 @@ def _probe_airflow() -> str:
         raise PlatformError(", ".join(unhealthy))
     with database.create_session() as session:
         ahead = database.runs_ahead(session, datetime.now(UTC) + CLOCK_TOLERANCE)
+        unwatched = database.unwatched_dags(session)
     if ahead:
         raise ProbeError(
             f"the system clock was set back: runs of {', '.join(sorted(ahead))} are dated up to "
             f"{max(ahead.values()):%Y-%m-%d %H:%M} UTC, and wait until then",
             CLOCK_HINT,
         )
+    if unwatched:
+        raise ProbeError(f"no event starts {', '.join(sorted(unwatched))}: the watcher is gone", WATCHER_HINT)
     return f"{', '.join(sorted(states))} are healthy"
 
 

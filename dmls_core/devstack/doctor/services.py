@@ -54,6 +54,8 @@ _CLOCK_TOLERANCE = timedelta(minutes=1)
 _INTAKE = "dmls.intake"
 """The DAG that the bundle always has."""
 
+_WATCHING = (_INTAKE, "dmls.score", "dmls.repair")
+
 _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
@@ -180,7 +182,7 @@ def _airflow(settings: Settings, *, embedded: bool) -> list[Check]:
     ]
     try:
         rest = AirflowClient(settings.airflow_url, settings.airflow_username, settings.airflow_password)
-        checks += [_bundle(rest), _dates(rest), *(_pool(rest, name) for name in pools())]
+        checks += [_bundle(rest), _watchers(rest), _dates(rest), *(_pool(rest, name) for name in pools())]
         return checks if embedded else [*checks, _check_study_connection(rest)]
     except DmlsError as error:
         hint = "check DMLS_AIRFLOW_USERNAME and DMLS_AIRFLOW_PASSWORD"
@@ -199,6 +201,25 @@ def _bundle(rest: AirflowClient) -> Check:
         f"give [dag_processor] dag_bundle_config_list an entry with classpath {BUNDLE_CLASSPATH}, and check "
         "the connection that it names: the DAG processor's log says what it lacks",
     )
+
+
+def _watchers(rest: AirflowClient) -> Check:
+    """Check that Airflow watches what starts the DAGs of the bundle that wait for events."""
+    query = "&".join(f"dag_ids={dag_id}" for dag_id in _WATCHING)
+    watchers = {_INTAKE: 0} | {
+        dag["dag_id"]: len(asset["watchers"])
+        for asset in rest.call("GET", f"/api/v2/assets?{query}")["assets"]
+        for dag in asset["scheduled_dags"]
+    }
+    if unwatched := [dag_id for dag_id, number in watchers.items() if not number]:
+        return Check(
+            "airflow watchers",
+            "broken",
+            f"no submission or other event starts {', '.join(sorted(unwatched))}: the watcher is gone",
+            "unpause the DAG, if it is paused; the DAG processor restores the watcher within a minute; if it "
+            "does not, its log says why",
+        )
+    return Check("airflow watchers", "ok", f"{sum(watchers.values())} watchers start {', '.join(watchers)}")
 
 
 def _dates(rest: AirflowClient) -> Check:

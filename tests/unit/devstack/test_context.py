@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import base64
+import json
 import stat
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from dmls_core.devstack.context import Identity, ensure_runtime_folder, load_identity
+from dmls_core.devstack.postgres import refuse_downgrade
 from dmls_core.errors import PlatformError
 
 
@@ -36,6 +40,33 @@ def test_a_credential_that_an_older_release_did_not_have_is_added(tmp_path: Path
     old.save(file)
     assert load_identity(file).credentials["airflow_password"]
     assert load_identity(file).credentials["postgres_password"] == kept
+
+
+def test_a_state_of_a_later_release_is_refused(tmp_path: Path):
+    file = tmp_path / "identity.json"
+    load_identity(file).save(file)
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content | {"schema": content["schema"] + 1, "other": 1}))
+    with pytest.raises(PlatformError, match=r"a later release of DMLS wrote .*: install that release again"):
+        load_identity(file)
+    del content["schema"]
+    with pytest.raises(TypeError, match="written_by_a_later_release"):
+        Identity(**content)  # as releases do that ignore the schema
+
+    file.write_text(json.dumps({**asdict(Identity("id", "/tmp/x", {"triton_key": "k"})), "schema": 1}))
+    upgraded = load_identity(file)
+    assert (upgraded.id, upgraded.credentials["triton_key"]) == ("id", "k")
+    assert upgraded.credentials["signing_key"]
+
+
+@pytest.mark.parametrize(
+    ("written", "installed", "refused"),
+    [("", "3.3.2", False), ("3.3.2", "3.3.2", False), ("3.3.2", "3.10.0", False), ("3.10.0", "3.3.2", True)],
+)
+def test_a_database_of_a_later_version_is_refused(written: str, installed: str, refused: bool):
+    error = pytest.raises(PlatformError, match=f"Airflow {written} wrote its database, and {installed} is ")
+    with error if refused else nullcontext():
+        refuse_downgrade("Airflow", written, installed)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"id": 1, "what": 2}', "{"])

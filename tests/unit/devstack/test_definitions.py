@@ -150,3 +150,15 @@ def test_what_a_killed_postgresql_left_goes_whatever_its_folder_is_called(contex
     left.touch()
     clear_stale({"stale": postgres.postgres_service(odd).stale})
     assert not left.exists()
+
+
+def test_databases_that_later_versions_wrote_are_left_alone(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for module in (airflow, mlflow):
+        monkeypatch.setattr(module, "schema_version", lambda *_: "99.0")
+        monkeypatch.setattr(module, "run_logged", lambda *_, **__: pytest.fail("it was migrated"))
+    with pytest.raises(PlatformError, match=r"Airflow 99\.0 wrote its database"):
+        airflow.migrate(context, "process", {}, tmp_path / "log")
+    with pytest.raises(PlatformError, match=r"MLflow 99\.0 wrote its database"):
+        mlflow.upgrade(context, {}, tmp_path / "log")

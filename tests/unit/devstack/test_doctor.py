@@ -37,6 +37,12 @@ class FakeServices:
                 for name in ("metadatabase", "scheduler", "triggerer", "dag_processor")
             },
             "/api/v2/dags/dmls.intake": {"bundle_name": "dmls", "is_stale": False},
+            "/api/v2/assets": {
+                "assets": [
+                    {"scheduled_dags": [{"dag_id": dag_id}], "watchers": [{"name": dag_id}]}
+                    for dag_id in ("dmls.intake", "dmls.score")
+                ]
+            },
             "/api/v2/dags/~/dagRuns": {"dag_runs": []},
             "/api/v2/pools/dmls_cpu": {"slots": 2, "include_deferred": True},
             "/api/v2/pools/dmls_gpu": {"slots": 0, "include_deferred": True},
@@ -143,6 +149,7 @@ def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path
     services.answers["/api/v2/pools/dmls_cpu"]["include_deferred"] = False
     del services.answers["/api/v2/pools/dmls_gpu"]
     del services.answers["/api/v2/dags/dmls.intake"]
+    services.answers["/api/v2/assets"]["assets"][1]["watchers"] = []
     del services.answers["/v2/health/ready"]
     services.answers["/api/v2/monitor/health"]["triggerer"]["status"] = "unhealthy"
     services.answers["/api/v2/dags/~/dagRuns"] = {"dag_runs": [{"dag_id": "dmls.lab.iris"}]}
@@ -154,11 +161,13 @@ def test_each_lack_is_named_with_how_to_mend_it(services: FakeServices, tmp_path
         "airflow dates",
         "airflow pool dmls_cpu",
         "airflow pool dmls_gpu",
+        "airflow watchers",
         "triton",
     }
     assert "triggerer" in broken["airflow"].message
     assert "the clock was set back: runs of dmls.lab.iris" in broken["airflow dates"].message
     assert "airflow pools set dmls_gpu" in broken["airflow pool dmls_gpu"].hint
+    assert "starts dmls.score: the watcher is gone" in broken["airflow watchers"].message
     assert "dag_bundle_config_list" in broken["airflow bundle"].hint
     assert all(check.hint for check in broken.values())
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dmls_core.airflow import database as metadata
+from dmls_core.airflow.bundle.dag_files import EMPTY
 from dmls_core.airflow.jobs.job_dag import build_dag
 from dmls_core.airflow.shards import dag_ids, read_shard, written_jobs
 from dmls_core.errors import StoreError
@@ -30,6 +31,7 @@ def database(monkeypatch) -> dict[str, Any]:
     found: dict[str, Any] = {"runs": [], "files": {}}
     monkeypatch.setattr(metadata, "create_session", lambda **_: nullcontext())
     monkeypatch.setattr(metadata, "dag_files", lambda *_: found["files"])
+    monkeypatch.setattr(metadata, "unwatched_dags", lambda _: {})
     monkeypatch.setattr(metadata, "unfinished_runs", lambda _: found["runs"])
     monkeypatch.setattr(metadata, "runs_ahead", lambda *_: {})
     monkeypatch.setattr(metadata, "unanswered_approvals", lambda _: set())
@@ -246,6 +248,7 @@ def test_a_spec_that_the_store_did_not_give_once_is_asked_for_again(accept, bund
         made.initialize()
         version = made.get_current_version().version
         assert dag_ids(made.path) == {"dmls.lab.wine"}
+        listed = {path.name for path in made.path.glob("*.py")}
         worker = bundle(version=version, folder="another-machine")
         worker.initialize()
         with pytest.raises(StoreError, match="503 Slow Down"):
@@ -255,7 +258,10 @@ def test_a_spec_that_the_store_did_not_give_once_is_asked_for_again(accept, bund
 
     assert made.get_current_version().version == version
     assert dag_ids(made.path) == {"dmls.lab.iris", "dmls.lab.wine"}
-    assert not list(made.path.glob("rejected_*.py"))
+    assert {path.name for path in made.path.glob("*.py")} == listed, (
+        "Airflow lists the files of a version once"
+    )
+    assert [path.read_text() for path in made.path.glob("rejected_*.py")] == [EMPTY]
     assert read_shard(str(worker.path / "shard_00.py"), "dmls.lab.iris")
 
 
@@ -365,11 +371,15 @@ def test_a_dag_stays_in_its_former_file_until_airflow_has_it_from_its_own(
     database["files"] = {job: own.name}
     made.refresh()
     assert shard_of(made.path, job).with_suffix(".py") == own
-    assert not former.exists()
+    assert former.read_text() == EMPTY, "Airflow complains of a missing file until it lists them again"
+    assert not former.with_suffix(".json").exists()
 
     database["files"] = {job: former.name}
     made.refresh()
-    assert not former.exists(), "Airflow is asked until all DAGs have moved"
+    assert former.read_text() == EMPTY, "Airflow is asked until all DAGs have moved"
+    accept("lab", "more")
+    made.refresh()
+    assert not former.exists()
 
 
 def test_a_pinned_version_of_an_earlier_release_gets_the_files_that_it_lacks(accept, bundle):

@@ -11,7 +11,6 @@ import pytest
 from dmls_core.airflow.intake import intake_dag
 from dmls_core.errors import PlatformError, StoreError
 from dmls_core.intake import admit, read_status
-from dmls_core.intake.status import CHECKING
 from dmls_core.store import open_store
 from dmls_core.store.local import LocalStore
 
@@ -40,8 +39,8 @@ def message(store: LocalStore, job: str) -> str:
     return status.message if status else ""
 
 
-def test_a_slow_check_delays_no_other_and_its_status_says_so(store, monkeypatch) -> None:
-    expected = [CHECKING, "Waiting for data", "Waiting for data"]
+def test_a_slow_check_delays_no_other(store, monkeypatch) -> None:
+    expected = ["", "Waiting for data", "Waiting for data"]
     seen = [""] * 3
 
     def slow(store: LocalStore, team: str, job: str, **options: Any) -> object:
@@ -52,7 +51,7 @@ def test_a_slow_check_delays_no_other_and_its_status_says_so(store, monkeypatch)
         return admit(store, team, job, **options)
 
     monkeypatch.setattr(intake_dag, "admit", slow)
-    monkeypatch.setattr(intake_dag, "CHECKING_AFTER", 0.2)
+    monkeypatch.setattr(intake_dag, "available_memory", lambda: 64 << 30)
     assert run() == ["waiting", "waiting", "waiting"]
     assert seen == expected
     assert message(store, "bad").startswith("Waiting for data")
@@ -96,3 +95,9 @@ def test_a_store_that_is_down_stops_the_run(store, monkeypatch) -> None:
     with pytest.raises(StoreError, match="down"):
         run()
     assert len(tries) <= 3, "the store is not asked again"
+
+
+@pytest.mark.parametrize(("gibibytes", "checks"), [(256, 4), (16, 2), (8, 1), (1, 1)])
+def test_checks_take_half_of_the_memory_at_most(monkeypatch, gibibytes: int, checks: int) -> None:
+    monkeypatch.setattr(intake_dag, "available_memory", lambda: gibibytes << 30)
+    assert intake_dag.checks_at_once() == checks

@@ -6,7 +6,8 @@ import asyncio
 
 from dmls_core.airflow.intake import submission_trigger
 from dmls_core.airflow.intake.submission_trigger import SubmissionTrigger
-from dmls_core.intake import State, find_submissions, write_status
+from dmls_core.intake import State, find_submissions, read_status, write_status
+from dmls_core.intake.status import CHECKING
 from dmls_core.intake.unanswered import RejectedSubmissions, Waits, statuses_in, unanswered
 from dmls_core.store import open_store
 from dmls_core.store.local import LocalStore
@@ -15,6 +16,7 @@ from dmls_core.testing.stores import run_coroutine
 
 def test_a_submission_without_an_answer_is_reported_until_it_has_one(root, monkeypatch) -> None:
     monkeypatch.setattr(submission_trigger, "UNANSWERED_AFTER", 0.2)
+    monkeypatch.setattr(submission_trigger, "CHECKING_AFTER", 0.2)
     store = open_store(str(root))
     store.put("incoming/lab/iris/spec.toml", b"x")
     store.put("incoming/lab/done/spec.toml", b"x")
@@ -33,8 +35,35 @@ def test_a_submission_without_an_answer_is_reported_until_it_has_one(root, monke
     assert later == [[("lab", "iris")]] * 2
 
 
+def test_a_submission_is_being_checked_after_seconds_whatever_the_intake_does(root, monkeypatch) -> None:
+    """As many as there are, while no run of the intake answers."""
+    monkeypatch.setattr(submission_trigger, "CHECKING_AFTER", 0.2)
+    store, jobs = open_store(str(root)), [f"job{number}" for number in range(30)]
+    for job in jobs:
+        store.put(f"incoming/lab/{job}/spec.toml", b"x")
+    answer(store, jobs[0], "accepted")
+
+    def states() -> list[tuple[str, bool]]:
+        statuses = [read_status(store, "lab", job) for job in jobs]
+        return [(one.state, one.message.endswith(CHECKING)) for one in statuses if one]
+
+    async def watch() -> None:
+        async for _ in SubmissionTrigger(str(root), "", poll_seconds=0.05).run():
+            pass
+
+    async def wait() -> None:
+        watching = asyncio.ensure_future(watch())
+        while len(await asyncio.to_thread(states)) < len(jobs):
+            await asyncio.sleep(0.02)
+        watching.cancel()
+
+    run_coroutine(asyncio.wait_for(wait(), timeout=10))
+    assert states() == [("accepted", False)] + [("waiting", True)] * 29
+
+
 def test_an_answer_that_is_newer_than_the_listing_counts(root, monkeypatch) -> None:
     monkeypatch.setattr(submission_trigger, "UNANSWERED_AFTER", 0.2)
+    monkeypatch.setattr(submission_trigger, "CHECKING_AFTER", 0.2)
     store = open_store(str(root))
     for job in ("iris", "done"):
         store.put(f"incoming/lab/{job}/spec.toml", b"x")
@@ -58,6 +87,7 @@ def test_an_answer_that_is_newer_than_the_listing_counts(root, monkeypatch) -> N
 def test_a_rejected_submission_is_reported_again(root, monkeypatch) -> None:
     """What it lacked may be there by now."""
     monkeypatch.setattr(submission_trigger, "UNANSWERED_AFTER", 0.2)
+    monkeypatch.setattr(submission_trigger, "CHECKING_AFTER", 0.2)
     monkeypatch.setattr(submission_trigger, "REJECTED_AFTER", 0.2)
     store = open_store(str(root))
     for job, state in (("iris", "rejected"), ("done", "accepted")):
