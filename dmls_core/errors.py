@@ -127,5 +127,9 @@ class RejectedModelError(ServingError):
     """A model's files are damaged, or not those that its trainer wrote: a retry fails again."""
 
 
+class InvalidRequestError(ServingError):
+    """A model answered that the request is wrong."""
+
+
 class ServingTimeoutError(ServingError):
     """Triton did not answer in time: it, or the model, may be busy."""

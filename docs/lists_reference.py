@@ -15,13 +15,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from dmls_core import extensions, testing
-from dmls_core.monitoring.prometheus import COUNTER_HELP, decay_metrics, drift_metrics
+from dmls_core.monitoring.prometheus import (
+    COUNTER_HELP,
+    decay_metrics,
+    drift_metrics,
+    exposition,
+    process_metrics,
+)
+from dmls_core.store import ProcessFailure, ProcessFailures
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,6 +37,7 @@ COLUMN = SimpleNamespace(role="feature", name="a", psi=0.0)
 DRIFT: Any = SimpleNamespace(verdict="steady", rows=1, compared=[COLUMN], drifted=[], at=NOW)
 VERSION = {"version": 1, "metric": "accuracy", "rows": 1, "score": 1.0, "trained_score": 1.0}
 DECAY = {"team": "t", "job": "j", "verdict": "steady", "at": NOW, "versions": [VERSION]}
+PROCESSES = [("t.j", ProcessFailures((ProcessFailure("t.j", "triton:8000", NOW),)))]
 RUNS = [("dmls.t.j", "success", 1, 1.0), ("dmls.t.j", "running", 1, None)]
 """What the functions export here: one row of everything."""
 
@@ -53,15 +61,18 @@ def metrics() -> str:
     rows = [(f"`dmls_{name}_total`", "counter", "", text) for name, text in COUNTER_HELP.items()]
     for metric in families():
         labels = sorted({label for sample in metric.samples for label in sample.labels} - {"team", "job"})
-        names = ", ".join(f"`{name}`" for name in labels)
-        rows.append((f"`{metric.name}`", metric.type, names, metric.documentation))
+        names = ", ".join(f"`{label}`" for label in labels)
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        rows.append((f"`{name}`", metric.type, names, metric.documentation))
     return table(("metric", "type", "labels", "meaning"), rows)
 
 
 def families() -> Iterator[Metric]:
-    """Yield the metrics that are not counters."""
+    """Yield the metrics that are not in ``COUNTER_HELP``."""
     yield from text_string_to_metric_families(drift_metrics(DRIFT, "t", "j", "data"))
     yield from text_string_to_metric_families(decay_metrics(DECAY))
+    with patch("dmls_core.monitoring.prometheus.all_process_failures", lambda _: PROCESSES):
+        yield from text_string_to_metric_families(exposition(process_metrics(Mock())))
     os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="dmls-docs-"))
     from dmls_core.airflow import metrics_endpoint
 

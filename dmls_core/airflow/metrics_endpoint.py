@@ -21,7 +21,7 @@ from starlette.routing import Route
 from dmls_core.airflow import database
 from dmls_core.airflow.settings import airflow_settings, open_root
 from dmls_core.errors import DmlsError
-from dmls_core.monitoring.prometheus import CONTENT_TYPE, JobMetricsCollector, exposition
+from dmls_core.monitoring.prometheus import CONTENT_TYPE, JobMetricsCollector, exposition, process_metrics
 from dmls_core.settings import METRICS_TOKEN
 
 _FINISHED = ("success", "failed")
@@ -51,7 +51,8 @@ async def _answer(request: Request) -> Response:
 
 def _metrics_text() -> str:
     """Return all metrics in the exposition format; raise ``StoreError`` if the store does not answer."""
-    return exposition([*_job_metrics().collect(), *run_metrics()])
+    processes = process_metrics(open_root(airflow_settings()))
+    return exposition([*_job_metrics().collect(), *processes, *run_metrics()])
 
 
 def run_metrics() -> Iterator[Metric]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -18,7 +18,16 @@ from dmls_core.errors import DmlsError, NotFoundError, ObjectMissingError, Platf
 from dmls_core.html.formats import describe_ensemble, describe_refit
 from dmls_core.intake import Status, read_status
 from dmls_core.settings import Settings
-from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
+from dmls_core.store import (
+    JobRecord,
+    ProcessFailure,
+    Registry,
+    ServedModel,
+    Store,
+    layout,
+    read_process_failures,
+    read_served,
+)
 
 _THREADS = 16
 
@@ -166,6 +175,7 @@ class JobView:
     queue: QueuePosition | None = None
     paused: bool | None = None
     run: str = ""
+    process_failures: Sequence[ProcessFailure] = ()
 
     @property
     def issues(self) -> tuple[ValidationIssue, ...]:
@@ -185,6 +195,7 @@ class JobView:
             "served": self.served.as_json() if self.served else None,
             "queue": asdict(self.queue) if self.queue else None,
             "paused": self.paused,
+            "process_failures": [asdict(failure) for failure in self.process_failures],
         }
 
     def facts(self) -> list[tuple[str, Any]]:
@@ -202,6 +213,7 @@ class JobView:
             rows += [("paused", f"no task starts until `dmls resume {self.job}`")]
         if self.served:
             rows += [("served", self.served.text)]
+        rows += [("process", failure.text) for failure in self.process_failures]
         if self.record:
             state = "" if self.record.state == "active" else f" ({self.record.state})"
             rows += [
@@ -238,7 +250,8 @@ def describe_job(store: Store, job: JobName, settings: Settings) -> JobView:
     served = read_served(store, *job) if record else None
     airflow = read_airflow(settings)
     queue, paused = airflow.queue.get(str(job)), airflow.is_paused(str(job))
-    return JobView(job, status, record, spec, result, runner, served, queue, paused, run)
+    failures = read_process_failures(store, layout.model_name(*job)).recent() if served else []
+    return JobView(job, status, record, spec, result, runner, served, queue, paused, run, failures)
 
 
 def _result_facts(result: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -14,13 +14,14 @@ import random
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from dmls_core.errors import ConflictError, ObjectMissingError, StoreError
-from dmls_core.store import Store, layout
+from dmls_core.store import Store, all_process_failures, layout
 
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily, Metric
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Counter = Literal[
+JobCounter = Literal[
     "deployments",
     "verification_failures",
     "rollbacks",
@@ -40,7 +41,7 @@ Counter = Literal[
     "decays",
 ]
 
-COUNTER_HELP: dict[Counter, str] = {
+COUNTER_HELP: dict[JobCounter, str] = {
     "deployments": "Versions that were promoted.",
     "verification_failures": "Candidates that failed verification or could not be promoted.",
     "rollbacks": "Manual rollbacks to an earlier version.",
@@ -61,7 +62,7 @@ MIN_BACKOFF, MAX_BACKOFF = 0.005, 0.5
 """Bounds of the random delay between attempts, in seconds: the first one doubles up to the second."""
 
 
-def count(store: Store, team: str, job: str, name: Counter, increment: int = 1) -> None:
+def count(store: Store, team: str, job: str, name: JobCounter, increment: int = 1) -> None:
     """Increment one of a job's counters; if the store fails, log a warning and continue."""
     key = layout.metrics_folder(team, job) + _COUNTS_FILE
     try:
@@ -77,7 +78,7 @@ def count(store: Store, team: str, job: str, name: Counter, increment: int = 1) 
         log.warning("%s was not counted: %s", name, error)
 
 
-def _increment(store: Store, key: str, name: Counter, increment: int) -> None:
+def _increment(store: Store, key: str, name: JobCounter, increment: int) -> None:
     """Increment once, or raise ConflictError if another process has changed the counters."""
     try:
         data, info = store.read(key)
@@ -162,6 +163,31 @@ def decay_metrics(document: Mapping[str, Any]) -> str:
             ),
         ]
     )
+
+
+def process_metrics(store: Store) -> Iterator[Metric]:
+    """Yield how often processes of Triton ended and were reloaded, and which do not answer now.
+
+    The process that small models share has neither a team nor a job.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    from prometheus_client.core import CounterMetricFamily
+
+    reloads = CounterMetricFamily(
+        "dmls_process_reloads", "Processes of Triton that ended and were reloaded.", labels=["team", "job"]
+    )
+    ended: list[tuple[Mapping[str, str], float]] = []
+    for model, record in all_process_failures(store):
+        team, _, job = model.partition(".") if "." in model else ("", "", "")
+        reloads.add_metric([team, job], record.reloads)
+        by_server = Counter[str]()
+        for failure in record.failures:
+            by_server[failure.server] += not failure.reloaded
+        ended += [({"team": team, "job": job, "server": server}, n) for server, n in by_server.items()]
+    yield reloads
+    yield gauge("dmls_processes_ended", "Processes of Triton that ended and do not answer yet.", ended)
 
 
 def gauge(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> GaugeMetricFamily:

@@ -34,25 +34,6 @@ class ReconcileResult:
         return ReconcileResult(self.repaired + other.repaired, self.failures + other.failures)
 
 
-def restart_processes(repository: Repository, servers: Sequence[TritonClient]) -> ReconcileResult:
-    """Start the process that small models share again, on every server on which it ended.
-
-    Raises:
-        DmlsError: the repository does not answer.
-    """
-    from dmls_core.serving.repository.shared_process import has_shared_process, restart_process
-
-    result = ReconcileResult()
-    for client in servers if has_shared_process(repository.store) else ():
-        try:
-            if restart_process(client):
-                result.repaired.append(f"Triton at {client.addresses['http']}: restarted the shared process")
-        except DmlsError as error:
-            log.warning("a shared process cannot be restarted: %s", error)
-            result.failures.append(str(error))
-    return result
-
-
 def reconcile_all(
     store: Store,
     repository: Repository,

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dmls_core.errors import ServingError
@@ -38,9 +39,12 @@ class RequestCounter:
 
     def __init__(self) -> None:
         self._before: dict[str, Mapping[str, ModelUse]] = {}
+        self._probes_before: Mapping[tuple[str, str], int] = {}
 
-    def record(self, store: Store, http: str, grpc: str) -> None:
+    def record(self, store: Store, http: str, grpc: str, probes: Mapping[tuple[str, str], int]) -> None:
         """Add what the servers at these addresses have answered since the last call to the store.
+
+        ``probes``: see ``look``.
 
         Raises:
             PlatformError: an address is wrong, or cannot be resolved.
@@ -49,13 +53,16 @@ class RequestCounter:
         from dmls_core.serving import triton_servers
 
         with triton_servers(http, grpc) as servers:
-            requests = self.look(servers)
+            requests = self.look(servers, probes)
         if requests.count:
             add_requests(store, requests, datetime.now(UTC))
 
-    def look(self, servers: Iterable[TritonClient]) -> Requests:
+    def look(
+        self, servers: Iterable[TritonClient], probes: Mapping[tuple[str, str], int] = MappingProxyType({})
+    ) -> Requests:
         """Return what was answered since the last look; nothing of a server that is seen the first time.
 
+        ``probes``: requests that DMLS has sent so far, by server and model, which are not counted.
         A server that does not answer is left out: its requests are counted at the next look, unless it was
         started anew, which ends its counters.
         """
@@ -67,8 +74,13 @@ class RequestCounter:
             except ServingError:
                 continue
             if address in self._before:
-                requests += _requests(_growth(self._before[address], now))
+                sent = {
+                    name: probes.get((address, name), 0) - self._probes_before.get((address, name), 0)
+                    for name in now
+                }
+                requests += _requests(_without(_growth(self._before[address], now), sent))
             self._before[address] = now
+        self._probes_before = dict(probes)
         return requests
 
 
@@ -79,6 +91,15 @@ def _growth(before: Mapping[str, ModelUse], now: Mapping[str, ModelUse]) -> dict
         earlier = before.get(name, (0, 0.0))
         growth[name] = (count - earlier[0], seconds - earlier[1]) if count >= earlier[0] else (count, seconds)
     return growth
+
+
+def _without(uses: Mapping[str, ModelUse], sent: Mapping[str, int]) -> dict[str, ModelUse]:
+    """Return the requests of others, and their part of the time."""
+    rest = {}
+    for name, (count, seconds) in uses.items():
+        others = max(0, count - sent[name])
+        rest[name] = (others, seconds * others / count if count else 0.0)
+    return rest
 
 
 def _requests(uses: Mapping[str, ModelUse]) -> Requests:

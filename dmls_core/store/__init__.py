@@ -7,6 +7,13 @@ from typing import Any
 from dmls_core.errors import PlatformError
 from dmls_core.store.base import Access, ObjectInfo, Store, check_key, is_key
 from dmls_core.store.local import LocalStore
+from dmls_core.store.process_failures import (
+    ProcessFailure,
+    ProcessFailures,
+    all_process_failures,
+    read_process_failures,
+    write_process_failures,
+)
 from dmls_core.store.registry import DataObject, JobRecord, Registry, run_key
 from dmls_core.store.served import ServedModel, delete_served, read_served, write_served
 
@@ -15,16 +22,21 @@ __all__ = [
     "DataObject",
     "JobRecord",
     "ObjectInfo",
+    "ProcessFailure",
+    "ProcessFailures",
     "Registry",
     "ServedModel",
     "Store",
+    "all_process_failures",
     "check_key",
     "delete_served",
     "is_key",
     "open_store",
+    "read_process_failures",
     "read_served",
     "run_key",
     "store_class",
+    "write_process_failures",
     "write_served",
 ]
 

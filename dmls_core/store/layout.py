@@ -27,6 +27,8 @@ INFERENCE = "inference/"
 MONITOR = "monitor/"
 METRICS = "metrics/"
 REQUESTS = "requests/"
+PROCESSES = "processes/"
+"""Records of Triton's processes that ended."""
 WAITING = "waiting/"
 PROBES = "doctor/"
 """Objects that ``dmls doctor`` writes, reads and deletes."""
@@ -252,6 +254,11 @@ def latest_comparison(team: str, job: str, source: str, suffix: str) -> str:
 def requests_file(day: str) -> str:
     """Return the key of the requests of a day, such as ``2026-11-26``."""
     return f"{REQUESTS}{day}.json"
+
+
+def process_failures(model: str) -> str:
+    """Return the key of the record of a model's processes that ended; ``model`` is its name in Triton."""
+    return f"{PROCESSES}{model}.json"
 
 
 def metrics_folder(team: str, job: str) -> str:

@@ -119,7 +119,7 @@ def test_requests_are_counted_on_all_servers(group, model_folder, tmp_path):
     addresses = group.listed("abc", "http"), group.listed("abc")
 
     def counted():
-        counter.record(store, *addresses)
+        counter.record(store, *addresses, {})
         return sum(found.count for found in read_requests(store, START).values())
 
     assert counted() == 0

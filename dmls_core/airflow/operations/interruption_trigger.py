@@ -1,4 +1,4 @@
-"""The trigger that watches for killed publishers and ended shared processes.
+"""The trigger that watches for killed publishers, and reloads models whose process ended.
 
 Airflow's database stores its class path.
 """
@@ -9,29 +9,27 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from dmls_core.airflow.settings import airflow_settings, open_with_connection
-from dmls_core.errors import ServingError
-from dmls_core.store import Store
+from dmls_core.airflow.settings import AirflowSettings, airflow_settings, open_with_connection
 
 if TYPE_CHECKING:
-    from dmls_core.serving import TritonClient
+    from dmls_core.monitoring.processes import ProcessWatch
+    from dmls_core.monitoring.reconcile import ReconcileResult
 
 log = logging.getLogger(__name__)
 
 
 class InterruptionTrigger(BaseEventTrigger):
-    """Fire when a publisher was killed while it changed what Triton serves, or a shared process ended.
+    """Fire when a publisher was killed while it changed what Triton serves, or a process cannot be reloaded.
 
     ``url`` is Triton's model repository. A change is regarded as interrupted once its record is older than
     ``PATIENCE``: a publisher that works that long keeps its lock, and the repair leaves the model to it.
-    The process that small models share is asked every ``PROCESS_SECONDS`` on every server. Every
-    ``COUNT_SECONDS``, the requests that the servers answered are added to those in the store at ``root``.
+    The processes of all models are asked every ``PROCESS_SECONDS`` on every server. Those that ended are
+    reloaded here, since a task would start too late. Every ``COUNT_SECONDS``, the requests that the servers
+    answered are added to those in the store at ``root``.
     """
 
     def __init__(
@@ -48,6 +46,8 @@ class InterruptionTrigger(BaseEventTrigger):
         self.aws_conn_id = aws_conn_id
         self.poll_seconds = poll_seconds
         self.triton_http, self.triton_grpc, self.root = triton_http, triton_grpc, root
+        self._processes: ProcessWatch | None = None
+        self._dead: list[str] = []
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments."""
@@ -64,59 +64,67 @@ class InterruptionTrigger(BaseEventTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield ``{"models": [name, ...]}``, and for processes that ended ``{"processes": [address, ...]}``.
+        """Yield ``{"models": [name, ...]}``, and for processes that stay dead ``{"processes": [why, ...]}``.
 
         Those that stay so are named again, less and less often.
         """
         from dmls_core.monitoring.request_counts import RequestCounter
         from dmls_core.serving.repository.intents import INTENTS, models_in  # imports NumPy
 
-        asked = counted = 0.0
+        counted = 0.0
         counter = RequestCounter()
         models, processes = _Repeated(PATIENCE), _Repeated(0)
+        watching = asyncio.create_task(self._watch_processes()) if self.root and self.triton_http else None
+        try:
+            while True:
+                try:
+                    store = open_with_connection(self.url, self.aws_conn_id)
+                    interrupted = models_in(await store.list_async(INTENTS))
+                    now = time.monotonic()
+                    if due := models.due(interrupted, now):
+                        log.info("publishers were interrupted: %s", due)
+                        yield TriggerEvent({"models": due})  # type: ignore[no-untyped-call]
+                    if due := processes.due(self._dead, now):
+                        yield TriggerEvent({"processes": due})  # type: ignore[no-untyped-call]
+                    if watching and now >= counted + COUNT_SECONDS:
+                        counted = now
+                        root = open_with_connection(self.root, self.aws_conn_id)
+                        probes = self._processes.requests if self._processes else {}
+                        await asyncio.to_thread(
+                            counter.record, root, self.triton_http, self.triton_grpc, probes
+                        )
+                except Exception:
+                    # The watcher must survive an outage of the store, and addresses that cannot be resolved.
+                    log.exception("cannot look at the model repository or at Triton; trying again")
+                await asyncio.sleep(self.poll_seconds)
+        finally:
+            if watching:
+                watching.cancel()
+
+    async def _watch_processes(self) -> None:
+        """Reload models whose process ended; ``_dead`` names those that could not be reloaded."""
         while True:
+            started, reloaded = time.monotonic(), False
             try:
-                store = open_with_connection(self.url, self.aws_conn_id)
-                interrupted = models_in(await store.list_async(INTENTS))
-                now = time.monotonic()
-                if due := models.due(interrupted, now):
-                    log.info("publishers were interrupted: %s", due)
-                    yield TriggerEvent({"models": due})  # type: ignore[no-untyped-call]
-                if now >= asked + PROCESS_SECONDS:
-                    asked = now
-                    ended = await asyncio.to_thread(self._ended_processes, store)
-                    if ended := processes.due(ended, now):
-                        log.warning("the shared process ended at %s", ended)
-                        yield TriggerEvent({"processes": ended})  # type: ignore[no-untyped-call]
-                if self.root and self.triton_http and now >= counted + COUNT_SECONDS:
-                    counted = now
-                    root = open_with_connection(self.root, self.aws_conn_id)
-                    await asyncio.to_thread(counter.record, root, self.triton_http, self.triton_grpc)
+                result = await asyncio.to_thread(self._look_at_processes)
+                self._dead, reloaded = result.failures, bool(result.repaired)
             except Exception:
-                # The watcher must survive an outage of the store, and addresses that cannot be resolved.
-                log.exception("cannot look at the model repository or at Triton; trying again")
-            await asyncio.sleep(self.poll_seconds)
+                log.exception("cannot look at the processes of Triton; trying again")
+            duration = time.monotonic() - started
+            # Of a model both processes may have ended, and only the forest was reloaded.
+            pause = min(max(PROCESS_SECONDS, PAUSE_FACTOR * duration), LONGEST_PAUSE)
+            await asyncio.sleep(0 if reloaded else pause)
 
-    def _ended_processes(self, store: Store) -> list[str]:
-        """Return the servers that answer, but whose shared process does not."""
-        from dmls_core.serving import triton_servers
-        from dmls_core.serving.repository.shared_process import has_shared_process, process_runs
+    def _look_at_processes(self) -> ReconcileResult:
+        from dmls_core.monitoring.processes import ProcessWatch
+        from dmls_core.serving import Repository, triton_servers
 
-        # From S3 no model shares a process.
-        if self.url.startswith("s3://") or not self.triton_http or not has_shared_process(store):
-            return []
-
-        def ended(client: TritonClient) -> bool:
-            with suppress(ServingError), client.again(PROCESS_TIMEOUT) as other:
-                return not process_runs(other)
-            return False
-
-        with (
-            triton_servers(self.triton_http, self.triton_grpc) as servers,
-            ThreadPoolExecutor(len(servers)) as threads,
-        ):
-            answers = zip(servers, threads.map(ended, servers), strict=True)
-            return [client.addresses["http"] for client, has_ended in answers if has_ended]
+        if self._processes is None:
+            root, models = (open_with_connection(url, self.aws_conn_id) for url in (self.root, self.url))
+            self._processes = ProcessWatch(root, Repository(self.url, store=models))
+        key = AirflowSettings.load_key()
+        with triton_servers(self.triton_http, self.triton_grpc, key=key) as servers:
+            return self._processes.look(servers)
 
 
 class _Repeated:
@@ -142,9 +150,11 @@ PATIENCE = 10.0
 
 LONGEST_WAIT = 600.0
 
-PROCESS_SECONDS, PROCESS_TIMEOUT = 20.0, 10.0
-"""Seconds between two questions to the shared processes, and until one must have answered."""
+PROCESS_SECONDS = 5.0
+"""Seconds between two looks at the processes of the models."""
 
+PAUSE_FACTOR, LONGEST_PAUSE = 10, 15.0
+"""With many models, the pause between two looks is this many times as long as a look takes, up to 15 s."""
 
 COUNT_SECONDS = 300.0
 """Seconds between two looks at the counters of requests."""

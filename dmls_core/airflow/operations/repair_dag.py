@@ -1,6 +1,6 @@
 """The repair DAG: finishes or undoes the deployments of killed publishers, within a minute.
 
-It also starts the process that small models share again, if that ended.
+It also reloads models whose process ended, if the trigger could not.
 
 The monitor DAG has the same task for all models: it finds what a user changed in MLflow, or a server lost.
 """
@@ -29,10 +29,11 @@ class RepairOperator(BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """Return one line for each repair; fail if a model could not be repaired.
 
-        Shared processes that ended are started again. Only the models of the triggering events are looked
-        at, or all if no event started this run.
+        Models whose process ended are reloaded. Then only the models of the triggering events are looked at,
+        or all if no event started this run.
         """
-        from dmls_core.monitoring.reconcile import reconcile_all, restart_processes
+        from dmls_core.monitoring.processes import ProcessWatch
+        from dmls_core.monitoring.reconcile import reconcile_all
         from dmls_core.serving import triton_servers
         from dmls_core.serving.repository.locks import LEASE_SECONDS
         from dmls_core.tracking.registry import champion_in_triton, champions
@@ -52,11 +53,11 @@ class RepairOperator(BaseOperator):
 
         addresses = (settings.triton_http, settings.triton_grpc)
         with triton_servers(*addresses, key=settings.load_key()) as servers:
-            repository = open_repository(settings)
-            result = restart_processes(repository, servers)
+            store, repository = open_root(settings), open_repository(settings)
+            result = ProcessWatch(store, repository).look(servers)
             if interrupted or not ended:
                 result += reconcile_all(
-                    open_root(settings),
+                    store,
                     repository,
                     servers,
                     look_up,
@@ -80,7 +81,7 @@ def repair_dag() -> DAG:
         max_active_runs=1,
         is_paused_upon_creation=False,
         tags={"dmls"},
-        description="Finishes or undoes interrupted deployments, restarts the shared process",
+        description="Finishes or undoes interrupted deployments, reloads models whose process ended",
     ) as dag:
         RepairOperator(task_id="repair")
     return dag

@@ -74,6 +74,7 @@ def service_checks(settings: Settings, embedded: Context | None = None) -> list[
         lambda: [_mlflow(settings)],
         lambda: _tritons(settings),
         lambda: check_served_versions(settings),
+        lambda: [check_processes(settings)],
         lambda: [check_signing(environment)],
         lambda: _airflow(settings, embedded=embedded is not None),
     ]
@@ -282,6 +283,32 @@ def check_served_versions(settings: Settings) -> list[Check]:
     return faults or [
         Check(SERVED, "ok", f"Triton serves the champion of each of {len(champion_versions)} models")
     ]
+
+
+def check_processes(settings: Settings) -> Check:
+    """Return which processes of Triton ended within a day, and what became of them."""
+    title = "triton processes"
+    if not settings.root:
+        return _unset(title, "root")
+    from dmls_core.store import all_process_failures, open_store
+
+    try:
+        failures = [
+            failure
+            for _, record in all_process_failures(open_store(settings.root))
+            for failure in record.recent()
+        ]
+    except DmlsError as error:
+        return Check(title, "broken", str(error), "fix the store first")
+    if ended := [failure.text for failure in failures if not failure.reloaded]:
+        hint = "DMLS reloads them; if it could not, see Triton's log, roll back, or deploy another version"
+        return Check(title, "broken", "; ".join(ended), hint)
+    if failures:
+        latest = max(failures, key=lambda failure: failure.noticed)
+        return Check(
+            title, "ok", f"{len(failures)} ended within a day and were reloaded. Latest: {latest.text}"
+        )
+    return Check(title, "ok", "none ended within a day")
 
 
 def _disagreement(address: str, model: str, version: int, served: tuple[int, ...]) -> Check:

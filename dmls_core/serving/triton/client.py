@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core.errors import PlatformError, ServingError, ServingTimeoutError
+from dmls_core.errors import InvalidRequestError, PlatformError, ServingError, ServingTimeoutError
 from dmls_core.serving.triton.addresses import Address, Protocol, parse_address
 
 OWN_REQUEST = "dmls.own"
@@ -152,6 +152,19 @@ class TritonClient:
             uses[model["name"]] = (count + int(stats["success"]["count"]), seconds + spent / 1e9)
         return uses
 
+    def loaded(self) -> dict[str, int]:
+        """Return the models that answer requests, each with its latest version.
+
+        Raises:
+            ServingError: the server does not answer.
+        """
+        with self._answering("http", "report its statistics"):
+            models = self._http.get_inference_statistics()["model_stats"]
+        versions: dict[str, int] = {}
+        for model in models:
+            versions[model["name"]] = max(versions.get(model["name"], 0), int(model["version"]))
+        return versions
+
     def config(self, name: str) -> dict[str, Any]:
         """Return a loaded model's configuration, completed by Triton.
 
@@ -236,7 +249,9 @@ class TritonClient:
                 raise ServingTimeoutError(_down(address, error.message())) from error
             if self._unreachable(error.status() or ""):
                 raise ServingError(_down(address, error.message())) from error
-            raise ServingError(f"Triton at {address} could not {doing}: {error.message()}") from error
+            invalid = error.status() in ("StatusCode.INVALID_ARGUMENT", "400")
+            error_type = InvalidRequestError if invalid else ServingError
+            raise error_type(f"Triton at {address} could not {doing}: {error.message()}") from error
         except (OSError, HTTPParseError) as error:
             raise ServingError(_down(address, error)) from error
 

@@ -14,7 +14,16 @@ from dmls_core.airflow.database import LogEvent, Session
 from dmls_core.airflow.runs.job import PARAM
 from dmls_core.errors import NotFoundError, ValidationIssue
 from dmls_core.intake import read_status
-from dmls_core.store import JobRecord, Registry, ServedModel, Store, layout, read_served
+from dmls_core.store import (
+    JobRecord,
+    ProcessFailure,
+    Registry,
+    ServedModel,
+    Store,
+    layout,
+    read_process_failures,
+    read_served,
+)
 from dmls_core.web.services.job_index import job_index
 from dmls_core.web.services.job_sources import served_version
 from dmls_core.web.services.runs import Run, read_json
@@ -45,6 +54,9 @@ class JobDetails(BaseModel):
     run_key: str | None
     served: int | None = Field(description="Version that Triton serves.")
     served_model: ServedModel | None = Field(description="What is served, its score, and since when.")
+    process_failures: list[ProcessFailure] = Field(
+        description="Processes of the model in Triton that ended within a day, or do not answer yet."
+    )
     drift: list[dict[str, Any]] = Field(
         description="Latest comparisons of requests, new data and late labels with the training."
     )
@@ -110,6 +122,9 @@ def read_job(session: Session, store: Store, user: User, team: str, name: str) -
         run_key=(status.run_folder_key if status else None) or (record.run_key if record else None),
         served=served_version(served, state, row.served if row else None),
         served_model=served,
+        process_failures=read_process_failures(store, layout.model_name(team, name)).recent()
+        if served
+        else [],
         drift=_read_drift(store, team, name),
         paused=bool(dag and dag.paused),
         next_run=dag.next_run.isoformat() if dag and dag.next_run else None,

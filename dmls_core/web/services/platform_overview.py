@@ -20,9 +20,10 @@ from dmls_core.airflow.auth import User, authorized_dags
 from dmls_core.airflow.database import Session
 from dmls_core.airflow.operations.service_health import Health, probe_all, service_probes
 from dmls_core.airflow.settings import AirflowSettings, airflow_settings
-from dmls_core.errors import PlatformError
+from dmls_core.errors import PlatformError, StoreError
 from dmls_core.hardware import find_gpus
 from dmls_core.settings import ENVIRONMENT
+from dmls_core.store import ProcessFailure, Store, all_process_failures, layout
 from dmls_core.web.services import open_store
 from dmls_core.web.services.queue import TRAINING, WAITING, Lease, job_of, read_leases, read_waits
 from dmls_core.web.services.waiting_times import Start
@@ -81,6 +82,9 @@ class PlatformOverview(BaseModel):
     leased: int = Field(description="Number of all trainers at work.")
     queue: list[QueuedRun] = Field(description="Runs that wait, of the jobs that the caller may see.")
     waiting: int = Field(description="Number of all runs that wait.")
+    process_failures: list[ProcessFailure] = Field(
+        description="Processes of Triton that ended within a day, or do not answer yet, latest first."
+    )
     versions: dict[str, str]
     runner: str
 
@@ -88,10 +92,11 @@ class PlatformOverview(BaseModel):
 def read_platform(session: Session, user: User) -> PlatformOverview:
     """Return the state of the platform; a service that does not respond in time is ``slow``."""
     settings = airflow_settings()
+    store = open_store()
     queue, leases = _all_waiting(session), read_leases(session)
     readable = authorized_dags(user, {entry.dag_id for entry in queue} | {lease.dag_id for lease in leases})
     return PlatformOverview(
-        services=probe_all(service_probes(settings, open_store())),
+        services=probe_all(service_probes(settings, store)),
         gpus=_read_gpus(),
         gpus_offered=settings.gpus,
         pools=read_pools(session),
@@ -99,9 +104,30 @@ def read_platform(session: Session, user: User) -> PlatformOverview:
         leased=len(leases),
         queue=[entry for entry in queue if entry.dag_id in readable],
         waiting=len(queue),
+        process_failures=read_failures(store, user),
         versions=_read_versions(),
         runner=settings.runner,
     )
+
+
+def read_failures(store: Store, user: User) -> list[ProcessFailure]:
+    """Return what ended of the models that ``user`` may see, and of the process that small models share.
+
+    Without the store, which its own card reports, nothing is returned.
+    """
+    try:
+        records = dict(all_process_failures(store))
+    except StoreError:
+        return []
+    dags = {model: layout.dag_id(*model.split(".")) for model in records if "." in model}
+    readable = authorized_dags(user, set(dags.values()))
+    failures = [
+        failure
+        for model, record in records.items()
+        if model not in dags or dags[model] in readable
+        for failure in record.recent()
+    ]
+    return sorted(failures, key=lambda failure: failure.noticed, reverse=True)
 
 
 def read_pools(session: Session) -> list[PoolUse]:

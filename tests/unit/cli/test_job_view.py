@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -17,7 +19,15 @@ from dmls_core.cli.job_view import AirflowReply, JobRuns, QueuePosition, describ
 from dmls_core.errors import NotFoundError, PlatformError
 from dmls_core.intake import write_status
 from dmls_core.settings import Settings
-from dmls_core.store import open_store
+from dmls_core.store import (
+    JobRecord,
+    ProcessFailure,
+    ProcessFailures,
+    layout,
+    open_store,
+    write_process_failures,
+    write_served,
+)
 
 RUN = "submission-1__0123"
 DAG = "/api/v2/dags/dmls.sea.tides"
@@ -291,3 +301,21 @@ def test_no_approval_is_asked(airflow, monkeypatch):
     airflow.asked = False
     with pytest.raises(NotFoundError, match="waits for no approval"):
         runs(airflow).approve(str)
+
+
+def test_a_job_whose_process_ended_says_so(tmp_path):
+    store = open_store(str(tmp_path))
+    spec = json.dumps({"models": [{"name": "forest"}]}).encode()
+    sha256 = hashlib.sha256(spec).hexdigest()
+    store.put(layout.spec(sha256), spec)
+    record = JobRecord("sea", "tides", sha256, (), "1" * 16, "2026-01-01T00:00:00+00:00", 1)
+    store.put(layout.job_record("sea", "tides"), json.dumps(record.as_json()).encode())
+    write_served(store, "sea", "tides", 1, {}, by="ann")
+    failure = ProcessFailure(
+        "sea.tides.table", "triton-1:8000", datetime.now(UTC).isoformat(), error="no memory"
+    )
+    write_process_failures(store, "sea.tides", ProcessFailures((failure,)))
+    view = describe_job(store, JobName("sea", "tides"), Settings())
+    assert ("process", failure.text) in view.facts()
+    assert failure.text.endswith("and could not be reloaded: no memory")
+    assert view.as_json()["process_failures"][0]["error"] == "no memory"

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,16 @@ import pytest
 from dmls_core.devstack.airflow import BUNDLE_CLASSPATH
 from dmls_core.devstack.context import Context, Identity
 from dmls_core.devstack.doctor import Check, examine, machine
-from dmls_core.devstack.doctor.services import check_in_airflow, check_signing, service_checks
+from dmls_core.devstack.doctor.services import (
+    check_in_airflow,
+    check_processes,
+    check_signing,
+    service_checks,
+)
 from dmls_core.devstack.platform import Platform
 from dmls_core.errors import StoreError
 from dmls_core.settings import Settings
-from dmls_core.store import open_store
+from dmls_core.store import ProcessFailure, ProcessFailures, open_store, write_process_failures
 from dmls_core.store.local import LocalStore
 from tests.support.signing_keys import key_pair
 
@@ -343,3 +349,19 @@ def test_the_running_platform_is_described_whatever_the_variables_of_the_caller(
     context = Context(tmp_path, Identity(id="0", runtime=str(tmp_path), credentials={}, ports={}))
     *_, signing, _ = service_checks(Settings(), context)
     assert [check.state for check in signing()] == ["ok"]
+
+
+def test_processes_of_triton_that_ended_are_named(tmp_path: Path):
+    store, settings = open_store(str(tmp_path)), Settings(root=str(tmp_path))
+    assert check_processes(settings).message == "none ended within a day"
+    now = datetime.now(UTC)
+    old = ProcessFailure("lab.old", "a:8000", (now - timedelta(days=2)).isoformat(), now.isoformat())
+    healed = ProcessFailure("lab.iris", "a:8000", now.isoformat(), now.isoformat())
+    write_process_failures(store, "lab.iris", ProcessFailures((old, healed)))
+    check = check_processes(settings)
+    assert check.state == "ok"
+    assert check.message == f"1 ended within a day and were reloaded. Latest: {healed.text}"
+    dead = ProcessFailure("dmls-shared", "a:8000", (now - timedelta(days=2)).isoformat(), error="no memory")
+    write_process_failures(store, "dmls-shared", ProcessFailures((dead,)))
+    check = check_processes(settings)
+    assert (check.state, check.message) == ("broken", dead.text)

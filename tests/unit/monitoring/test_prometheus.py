@@ -21,8 +21,9 @@ from dmls_core.monitoring.prometheus import (
     encodable,
     exposition,
     gauge,
+    process_metrics,
 )
-from dmls_core.store import open_store
+from dmls_core.store import ProcessFailure, ProcessFailures, layout, open_store, write_process_failures
 
 HOSTILE = 'quo"te\\ line\nbreak \ud800'
 
@@ -150,3 +151,19 @@ def test_decay_metrics_leave_out_scores_of_versions_without_a_verdict():
     assert found[of("dmls_decay_rows", "iris", version="2", metric="r2")] == 9
     assert found[of("dmls_decay_score", "iris", version="3", metric="r2")] == 0.5
     assert of("dmls_decay_trained_score", "iris", version="2", metric="r2") not in found
+
+
+def test_ended_processes_are_counted_by_job_and_the_shared_one_without(store):
+    ended = ProcessFailure("lab.iris.table", "one:8000", "2026-11-29T12:03:10+00:00")
+    healed = ProcessFailure("lab.iris", "two:8000", "2026-11-29T12:03:10+00:00", "2026-11-29T12:03:19+00:00")
+    write_process_failures(store, "lab.iris", ProcessFailures((ended, healed), reloads=3))
+    write_process_failures(store, "dmls-shared", ProcessFailures((), reloads=1))
+    store.put(layout.process_failures("lab.damaged"), b"{}")
+    store.put(layout.process_failures("no name"), b"{}")
+    found = samples(exposition(process_metrics(store)))
+    assert found[of("dmls_process_reloads_total", "iris")] == 3
+    assert found["dmls_process_reloads_total", ("job", ""), ("team", "")] == 1
+    assert found[of("dmls_processes_ended", "iris", server="one:8000")] == 1
+    assert found[of("dmls_processes_ended", "iris", server="two:8000")] == 0
+    assert found[of("dmls_process_reloads_total", "damaged")] == 0
+    assert len(found) == 5

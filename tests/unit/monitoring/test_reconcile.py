@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from dmls_core.errors import ServingError, TrackingError
-from dmls_core.monitoring.reconcile import ReconcileResult, reconcile_all, restart_processes
+from dmls_core.errors import TrackingError
+from dmls_core.monitoring.reconcile import reconcile_all
 from dmls_core.serving import Deployment, Repository
 from dmls_core.serving.deployment.reconcile import ABANDONED
 from dmls_core.store import layout, open_store
@@ -124,22 +124,3 @@ def test_without_mlflow_the_error_is_passed_on(store, repository, server):
 
     with pytest.raises(TrackingError, match="MLflow does not answer"):
         reconcile_all(store, repository, [server], unreachable)
-
-
-def test_shared_processes_that_ended_are_restarted_and_failures_collected(repository, monkeypatch):
-    class Server:
-        def __init__(self, name, *, runs):
-            self.addresses, self.runs = {"http": name}, runs
-
-    def restart(server):
-        if server.runs is None:
-            raise ServingError(f"{server.addresses['http']} does not answer")
-        return not server.runs
-
-    monkeypatch.setattr("dmls_core.serving.repository.shared_process.restart_process", restart)
-    servers = [Server("up", runs=True), Server("ended", runs=False), Server("down", runs=None)]
-    assert restart_processes(repository, servers) == ReconcileResult(), "nothing is shared yet"
-    repository.store.put("dmls-shared/config.pbtxt", b"x")
-    found = restart_processes(repository, servers) + ReconcileResult(["a"], ["b"])
-    assert found.repaired == ["Triton at ended: restarted the shared process", "a"]
-    assert found.failures == ["down does not answer", "b"]

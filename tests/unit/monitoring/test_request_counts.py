@@ -70,6 +70,16 @@ def test_a_table_endpoints_questions_to_its_model_are_no_requests_of_users():
     assert counter.look([server]) == Requests(10 + 5 + 4, 5.0 + 3.0 * 5 / 15 + 1.5)
 
 
+def test_requests_of_dmls_itself_are_left_out():
+    server, counter = Server(), RequestCounter()
+    counter.look([server])
+    server.now = {"lab.a.table": (10, 5.0), "lab.a": (10, 3.0)}
+    sent = {("a:8001", "lab.a.table"): 4, ("a:8001", "lab.a"): 4, ("b:8001", "lab.a"): 9}
+    assert counter.look([server], sent) == Requests(6, 3.0)
+    server.now = {"lab.a.table": (12, 6.0), "lab.a": (12, 3.0)}
+    assert counter.look([server], sent) == Requests(2, 1.0)
+
+
 def test_requests_are_added_by_hour_and_old_days_go(store):
     old = layout.requests_file("2026-10-28")
     store.put(old, b"{}")

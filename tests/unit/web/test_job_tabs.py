@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -9,6 +10,7 @@ import pytest
 
 from dmls_core.errors import PlatformError, UserError, ValidationIssue
 from dmls_core.intake.status import State
+from dmls_core.store import ProcessFailure
 from dmls_core.web.services.job_details import JobDetails, Rights
 from dmls_core.web.services.runs import Run, RunDetails
 from dmls_core.web.services.scored_files import ScoredFiles
@@ -28,11 +30,14 @@ TABS: dict[str, dict[str, Any]] = {
 STATES = (*get_args(State), "retired", "registered")
 
 
-def page(template: str, state: str, *, message: str = "", errors: Any = (), **more: Any) -> str:
+def page(
+    template: str, state: str, *, message: str = "", errors: Any = (), failures: Any = (), **more: Any
+) -> str:
     job = JobDetails(
         job="lab/iris", state=state, message=message, errors=list(errors), links={}, updated="", version=1,
-        spec=None, data=[], run_key="k", served=None, served_model=None, drift=[], paused=False,
-        next_run=None, schedule="", queue=None, waiting="", starts=None,
+        spec=None, data=[], run_key="k", served=None, served_model=None, drift=[],
+        process_failures=list(failures), paused=False, next_run=None, schedule="", queue=None, waiting="",
+        starts=None,
         may=Rights(deploy=True, run=True, change=True, retire=True),
     )  # fmt: skip
     values = TABS[template] | more
@@ -79,3 +84,12 @@ def test_a_model_of_a_retired_job_that_waits_can_be_declined():
     waiting = {"steps": [("search", "success"), ("approve", "awaiting_input")]}
     assert 'data-command="retire"' in page("job_runs.html", "retired", **waiting)
     assert 'data-command="retire"' not in page("job_runs.html", "running", **waiting)
+
+
+def test_the_page_says_which_process_ended_and_what_became_of_it():
+    ended = ProcessFailure("lab.iris", "triton-1:8000", "2026-11-29T12:03:10+00:00")
+    healed = replace(ended, reloaded="2026-11-29T12:03:19+00:00")
+    text = "process of lab.iris on triton-1:8000 ended (noticed 2026-11-29 12:03:10 UTC) and "
+    found = page("job.html", "deployed", failures=[ended])
+    assert f"{text}is being reloaded; until then a part of the requests fails" in found
+    assert f"{text}was reloaded 2026-11-29 12:03:19 UTC" in page("job.html", "deployed", failures=[healed])

@@ -8,6 +8,7 @@ import time
 from dmls_core.airflow.operations import interruption_trigger
 from dmls_core.airflow.operations.interruption_trigger import InterruptionTrigger
 from dmls_core.errors import ServingError
+from dmls_core.monitoring.reconcile import ReconcileResult
 from dmls_core.store import open_store
 from dmls_core.testing.stores import run_coroutine
 
@@ -47,25 +48,34 @@ def test_an_outage_of_the_repository_does_not_end_the_watch(root, monkeypatch, o
     assert run_coroutine(asyncio.wait_for(first(), timeout=60)) == {"models": ["lab.iris"]}
 
 
-def test_a_shared_process_that_ended_is_reported_and_a_server_that_is_down_is_not(root, monkeypatch) -> None:
-    monkeypatch.setattr(interruption_trigger, "PROCESS_SECONDS", 0.0)
-    open_store(str(root)).put("dmls-shared/config.pbtxt", b"x")
-    states = {"one": True, "two": False}
+def test_a_process_that_cannot_be_reloaded_is_reported_and_a_failed_look_is_repeated(
+    root, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(interruption_trigger, "PROCESS_SECONDS", 0.01)
+    looks = [
+        ServingError("no address"),
+        ReconcileResult(["reloaded"]),
+        ReconcileResult(failures=["it ended"]),
+    ]
+    asked = []
 
-    def process_runs(client) -> bool:
-        address = client.addresses["http"]
-        if address not in states:
-            raise ServingError("Triton does not answer")
-        return states[address]
+    def look(self, servers):
+        asked.append([client.addresses["http"] for client in servers])
+        one = looks.pop(0) if len(looks) > 1 else looks[0]
+        if isinstance(one, Exception):
+            raise one
+        return one
 
-    monkeypatch.setattr("dmls_core.serving.repository.shared_process.process_runs", process_runs)
+    monkeypatch.setattr("dmls_core.monitoring.processes.ProcessWatch.look", look)
+    monkeypatch.setattr("dmls_core.monitoring.request_counts.RequestCounter.record", lambda *_: None)
 
     async def first() -> object:
-        trigger = InterruptionTrigger(str(root), "", 0.05, "one,two,down", "a,b,c")
+        trigger = InterruptionTrigger(str(root), "", 0.05, "one,two", "a,b", str(tmp_path / "root"))
         assert InterruptionTrigger(**trigger.serialize()[1]).serialize() == trigger.serialize()
         return (await anext(trigger.run())).payload
 
-    assert run_coroutine(asyncio.wait_for(first(), timeout=60)) == {"processes": ["two"]}
+    assert run_coroutine(asyncio.wait_for(first(), timeout=60)) == {"processes": ["it ended"]}
+    assert asked[:3] == [["one", "two"]] * 3
 
 
 def test_what_stays_as_it_is_is_named_less_and_less_often() -> None:

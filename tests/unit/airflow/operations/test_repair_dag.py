@@ -30,16 +30,20 @@ def calls(monkeypatch, tmp_path):
     def servers(*_, **__):
         yield ()
 
-    def restart(*_):
-        made.names.append("processes")
-        return made.processes
+    class Watch:
+        def __init__(self, *_):
+            pass
+
+        def look(self, _):
+            made.names.append("processes")
+            return made.processes
 
     def reconcile(*_, **__):
         made.names.append("models")
         return ReconcileResult(["a model"])
 
     monkeypatch.setattr("dmls_core.serving.triton.placement.triton_servers", servers)
-    monkeypatch.setattr("dmls_core.monitoring.reconcile.restart_processes", restart)
+    monkeypatch.setattr("dmls_core.monitoring.processes.ProcessWatch", Watch)
     monkeypatch.setattr("dmls_core.monitoring.reconcile.reconcile_all", reconcile)
     return made
 

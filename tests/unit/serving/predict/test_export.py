@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+from pathlib import Path
 
 import kubernetes_validate
 import pytest
@@ -12,6 +16,7 @@ from dmls_core.errors import NotFoundError, ServingError, UserError
 from dmls_core.serving import Deployment, Repository
 from dmls_core.serving.predict.export import TRITON_IMAGE, export_version, resource_name
 from tests.support.model_folder import toy_model_folder
+from tests.support.pages import ROOT
 from tests.unit.serving.conftest import PlayedTriton
 
 NAME = "lab.iris"
@@ -57,6 +62,24 @@ def test_the_kubernetes_manifests_are_valid_and_unprivileged(repository, tmp_pat
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert deployment["metadata"]["annotations"] == {"dmls/model": NAME, "dmls/version": "2"}
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+
+
+def test_the_container_starts_triton_without_the_memory_of_a_killed_one(repository, tmp_path):
+    export_version(repository, NAME, "triton", tmp_path / "out", uri=URI)
+    deployment, _ = yaml.safe_load_all((tmp_path / "out" / "kubernetes.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    page = (ROOT / "docs/how-to/kubernetes.md").read_text()
+    (documented,) = re.findall(r"^ +command: (\[.*tritonserver.*)$", page, re.MULTILINE)
+    program = tmp_path / "tritonserver"
+    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for command in (container["args"], [*yaml.safe_load(documented), *container["args"][4:]]):
+        left = Path(f"/dev/shm/triton_python_backend_shm_region_{tmp_path.name}")
+        left.write_bytes(b"")
+        done = subprocess.run(command, env=path, check=True, capture_output=True, text=True)
+        assert done.stdout.split() == container["args"][4:]
+        assert not left.exists()
 
 
 def test_the_inference_service_names_the_repository_and_the_runtime(repository, tmp_path):
