@@ -24,13 +24,11 @@ def split_by_class(codes: NDArray[np.integer], held_out: int, seed: int) -> tupl
 
     ``codes`` are class indices from 0. Each class needs two rows, and each side a row for each class.
     """
-    from sklearn.utils.extmath import _approximate_mode
-
     counts = np.bincount(codes)
     order = np.argsort(codes, kind="stable").astype(np.int32)
     generator = np.random.RandomState(seed)
-    fitted = _approximate_mode(counts, len(codes) - held_out, generator)
-    scored = _approximate_mode(counts - fitted, held_out, generator)
+    fitted = _shares(counts, len(codes) - held_out, generator)
+    scored = _shares(counts - fitted, held_out, generator)
     train, test = [], []
     for class_rows, some, others in zip(np.split(order, np.cumsum(counts)[:-1]), fitted, scored, strict=True):
         generator.shuffle(class_rows)
@@ -40,3 +38,20 @@ def split_by_class(codes: NDArray[np.integer], held_out: int, seed: int) -> tupl
     for side in sides:
         generator.shuffle(side)
     return sides
+
+
+# scikit-learn has it, too, as a private function; its import takes a second of each check of a submission.
+def _shares(counts: NDArray[np.integer], drawn: int, generator: np.random.RandomState) -> NDArray[np.integer]:
+    """Return each class's part of ``drawn`` rows, by the largest remainders; a tie is decided at random."""
+    exact = counts / counts.sum() * drawn
+    shares = np.floor(exact)
+    remainders = exact - shares
+    missing = int(drawn - shares.sum())
+    for remainder in np.unique(remainders)[::-1]:
+        if missing == 0:
+            break
+        tied = np.flatnonzero(remainders == remainder)
+        chosen = generator.choice(tied, size=min(len(tied), missing), replace=False)
+        shares[chosen] += 1
+        missing -= len(chosen)
+    return shares.astype(int)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -46,6 +49,20 @@ def check(
 
 def test_a_table_that_trains(tmp_path: Path) -> None:
     assert check(tmp_path, GOOD * 5) == []
+
+
+def test_a_check_imports_no_learning_library(tmp_path: Path) -> None:
+    """Each submission is checked in a new process: such an import costs more than all the rest."""
+    file = tmp_path / "data.csv"
+    file.write_text(f"a,b,c,y\n{GOOD * 5}")
+    code = "import json, sys; from dmls_core.intake.column_check import examine; "
+    code += "result = examine([sys.argv[1]], json.loads(sys.argv[2]), 'all'); "
+    code += (
+        "print(json.dumps([result['issues'], [*{'scipy', 'sklearn', 'pandas', 'pyarrow'} & {*sys.modules}]]))"
+    )
+    document = json.dumps(load_spec(SPEC.encode()).as_json())
+    done = subprocess.run([sys.executable, "-c", code, file, document], capture_output=True, check=True)
+    assert json.loads(done.stdout) == [[], []]
 
 
 @pytest.mark.parametrize(
