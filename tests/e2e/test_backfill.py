@@ -22,9 +22,9 @@ TEAM, JOB = "weather", "weekly"
 DAG = f"dmls.{TEAM}.{JOB}"
 MODEL = f"{TEAM}.{JOB}"
 ROWS = 60
-PAST = ("2026-01-05", "2026-01-12", "2026-01-19")
+PAST = ("2026-01-12", "2026-01-19")
 NEWEST = "2026-01-26"
-ENDS = {"2026-01-05": "2026-01-12", "2026-01-12": "2026-01-19", "2026-01-19": "2026-01-26"}
+ENDS = {"2026-01-12": "2026-01-19", "2026-01-19": "2026-01-26"}
 
 SPEC = """model = "random-forest-classifier"
 n_trials = 1
@@ -101,9 +101,9 @@ def drop_ahead(platform: PlatformClient) -> None:
 
 @pytest.fixture(scope="module")
 def backfilled(platform: PlatformClient) -> list[dict[str, Any]]:
-    """The runs of a backfill over three past weeks, begun while the newest week's model was served.
+    """The runs of a backfill over two past weeks, begun while the newest week's model was served.
 
-    The last of the three weeks arrives when its run waits for it.
+    The later of them arrives when its run waits for it.
     """
     platform.wait_status(TEAM, JOB, "deployed")
     # A run that read them would have other rows, features and labels.

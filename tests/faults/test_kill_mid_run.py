@@ -56,6 +56,9 @@ def assert_ended_well_once(platform: PlatformClient, name: str, paid: set[str]) 
     assert platform.champion(f"faults.{name}")["version"] == "1"
 
 
+@pytest.mark.nightly(
+    "`integration/test_train.py` kills a trainer and pays no trial twice; suites of runners retry lost ones"
+)
 def test_the_trainer(platform: PlatformClient):
     paid = drop_and_wait_for_trials(platform, "trainer")
     before = {key: json.loads(platform.get(key) or b"{}") for key in paid}
@@ -71,7 +74,7 @@ def test_the_trainer(platform: PlatformClient):
         assert now["intermediate_values"][: len(trial["intermediate_values"])] == trial["intermediate_values"]
 
 
-@pytest.mark.nightly("`faults/test_platform_kill.py` kills them without a run, `test_the_trainer` within one")
+@pytest.mark.nightly("`faults/test_platform_kill.py` kills them without a run")
 def test_services_of_airflow(platform: PlatformClient):
     paid = drop_and_wait_for_trials(platform, "services")
     for name in ("triggerer", "scheduler"):
