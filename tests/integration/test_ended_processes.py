@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import psutil
@@ -13,12 +13,17 @@ import pytest
 
 from dmls_core.airflow.operations.interruption_trigger import InterruptionTrigger
 from dmls_core.devstack.supervisor import wait_until
+from dmls_core.serving import Repository
 from dmls_core.serving.deployment.deployment import Deployment
 from dmls_core.serving.deployment.reconcile import differences
+from dmls_core.serving.deployment.verification import GoldenRows
 from dmls_core.serving.repository.intents import read_intent
+from dmls_core.serving.repository.options import ScalingChoice, write_scaling_choice
+from dmls_core.serving.triton.model_config import Scaling, table_name
 from dmls_core.store import open_store, read_process_failures
+from tests.services.triton_server import new_triton
 from tests.support.table_endpoint import Served
-from tests.support.trained_run import user_rows
+from tests.support.trained_run import trained_run, user_rows
 
 ROWS = user_rows(40, seed=3)
 """More than the table endpoint answers without the forest's process."""
@@ -52,14 +57,13 @@ def processes(server, name):
 
 
 @contextmanager
-def watched(store, *servers):
-    """Run the trigger in Airflow's way, in an event loop of its own; yield its events."""
+def watched(store, *servers, repository):
+    """Run the trigger as Airflow does, in an event loop of its own; yield its events."""
     addresses = {
         f"triton_{kind}": ",".join(server.context.address(f"triton_{kind}") for server in servers)
         for kind in ("http", "grpc")
     }
-    url = str(servers[0].context.model_repository)
-    trigger = InterruptionTrigger(url, "", 0.2, root=str(store.url), **addresses)
+    trigger = InterruptionTrigger(str(repository.root), "", 0.2, root=str(store.url), **addresses)
     events, loop = [], asyncio.new_event_loop()
 
     async def run():
@@ -126,7 +130,7 @@ def latest(store, model):
 @pytest.mark.parametrize("suffix", ["", ".table"], ids=["forest", "table endpoint"])
 def test_a_killed_process_answers_again(triton, served, store, suffix):
     process, address = served.name + suffix, served.client.addresses["http"]
-    with watched(store, triton) as events, Client(served) as client:
+    with watched(store, triton, repository=triton.repository) as events, Client(served) as client:
         wait_until(lambda: client.since > SUCCESSES, 30)
         (before,) = processes(triton, process)
         client.failures.clear()
@@ -147,3 +151,47 @@ def test_a_killed_process_answers_again(triton, served, store, suffix):
     assert (client.wrong, events) == ([], [])
     assert read_intent(triton.repository.store, served.name) is None
     assert differences(Deployment(triton.repository, served.client, served.name), served.version) == ""
+
+
+@pytest.mark.nightly("two more servers; a unit test proves that the other one is left alone")
+def test_one_of_two_servers_reloads_what_ended_while_the_other_answers(store, tmp_path_factory):
+    """Two forests and two table endpoints answer in turn: one of each ends, and the challenger."""
+    folder, name = tmp_path_factory.mktemp("two"), "lab.twice"
+    (folder / "models").mkdir()
+    repository = Repository(str(folder / "models"))
+    with ExitStack() as stack:
+        servers = []
+        for number in ("first", "second"):
+            (folder / number).mkdir()
+            servers.append(new_triton(folder / number, repository=str(repository.root)))
+            stack.callback(servers[-1].stop)
+            servers[-1].start()
+        clients = [stack.enter_context(server.client()) for server in servers]
+        for seed in range(2):
+            trained_run(folder / f"run{seed}", seed=seed)
+        deployment = Deployment(repository, clients, name)
+        version = deployment.stage(folder / "run0/model").version
+        two = ScalingChoice(Scaling(2), "chosen by the test")
+        write_scaling_choice(repository.store, name, version, two, repository.versions(name))
+        deployment.promote(version)
+        served = Served(repository, clients, folder / "run0", name)
+        deployment.start_canary(folder / "run1/model", share=0.1, shadow=True)
+        ended = [name, f"{name}.challenger", table_name(name)]
+        # Those of the table endpoint before the canary end after their unload.
+        wait_until(lambda: {len(processes(server, table_name(name))) for server in servers} == {2}, 30)
+        before = [{process: processes(server, process) for process in ended} for server in servers]
+        assert [len(before[0][process]) for process in ended] == [2, 1, 2]
+        served.client = clients[1]
+        client = stack.enter_context(Client(served))
+        events = stack.enter_context(watched(store, *servers, repository=repository))
+        wait_until(lambda: client.since > SUCCESSES, 30)
+        for process in ended:
+            before[0][process][0].kill()
+        wait_until(lambda: read_process_failures(store, name).reloads == len(ended), 2 * HEALED_SECONDS)
+        assert {process: processes(servers[1], process) for process in ended} == before[1]
+        for process in ended:
+            assert before[0][process][0] not in processes(servers[0], process)
+        (first, _) = clients
+        golden = GoldenRows.read(repository, name, version)
+        golden.check(first, name)
+        assert (client.failures, client.wrong, events) == ([], [], [])

@@ -21,7 +21,7 @@ from dmls_core.monitoring.drift import compare
 from dmls_core.monitoring.profile import Values, profile_of
 from dmls_core.monitoring.prometheus import count, decay_file, decay_metrics, drift_file, drift_metrics
 from dmls_core.serving import Deployment, ServingOptions
-from dmls_core.store import open_store
+from dmls_core.store import ProcessFailure, ProcessFailures, open_store, write_process_failures
 from tests.services.prometheus_server import Prometheus
 from tests.services.seaweed import free_ports
 from tests.support.table_endpoint import Served
@@ -30,6 +30,7 @@ from tests.support.trained_run import trained_run, user_rows
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "images/grafana/dashboards/dmls.json"
 CONFIG = ROOT / "images/prometheus/prometheus.yaml"
+ALERTS = ROOT / "images/prometheus/alerts.yaml"
 TOKEN = "shown by Prometheus alone"
 NAME = "lab.scraped"
 LABELS = 'team="lab",job="scraped"'
@@ -42,6 +43,12 @@ def expressions():
     board = json.loads(DASHBOARD.read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
     return [re.sub(r"\$(team|job)", ".*", expression) for expression in asked]
+
+
+def alerts():
+    """Return the alerts by name, each with its expression."""
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    return {rule["alert"]: rule["expr"] for rule in group["rules"]}
 
 
 def scrape(address, token=TOKEN):
@@ -59,6 +66,8 @@ def write_metrics(root):
     store = open_store(str(root))
     count(store, "lab", "scraped", "deployments", 2)
     count(store, "lab", "scraped", "drifts")
+    ended = ProcessFailure("lab.scraped", "triton:8000", "2026-02-01T00:00:00+00:00")
+    write_process_failures(store, "lab.scraped", ProcessFailures((ended,), reloads=2))
     draw = np.random.default_rng(0)
     old = profile_of([Values("size", "feature", draw.normal(size=500))], 500)
     new = {("feature", "size"): Values("size", "feature", draw.normal(size=500) + 2)}
@@ -135,11 +144,12 @@ def test_deployments_drift_and_runs_are_exposed(exposed):
     assert value("dmls_runs_open", "running") == 1
 
 
-def test_the_dashboard_names_only_metrics_that_are_scraped(exposed, asked):
+def test_the_dashboard_and_the_alerts_name_only_metrics_that_are_scraped(exposed, asked):
     with urllib.request.urlopen(f"http://{asked}/metrics", timeout=30) as answer:
         scraped = scrape(exposed) + answer.read().decode()
     known = {re.split(r"[{ ]", line)[0] for line in scraped.splitlines() if line and line[0] != "#"}
-    named = {name for expression in expressions() for name in _NAME.findall(expression)}
+    asked_for = [*expressions(), *alerts().values()]
+    named = {name for expression in asked_for for name in _NAME.findall(expression)}
     assert len(named) >= 15
     assert named - known == set()
 
@@ -162,6 +172,7 @@ def test_a_real_prometheus_scrapes_both_and_answers_the_dashboard(
         text=True,
     )
     assert (checked.returncode, checked.stderr) == (0, "")
+    (tmp_path / "alerts.yaml").write_text(ALERTS.read_text())
     server = Prometheus(prometheus_programs, tmp_path, config)
     server.start()
     try:
@@ -172,5 +183,9 @@ def test_a_real_prometheus_scrapes_both_and_answers_the_dashboard(
         assert [expression for expression in empty if not re.search(r"(rate|increase)\(", expression)] == []
         (deployed,) = server.query(f"dmls_deployments_total{{{LABELS}}}")
         assert deployed["value"][1] == "2"
+        (group,) = server.get("rules")["groups"]
+        assert [rule["name"] for rule in group["rules"]] == list(alerts())
+        (ended,) = server.query(alerts()["ProcessEnded"])
+        assert ended["metric"]["server"] == "triton:8000"
     finally:
         server.stop()

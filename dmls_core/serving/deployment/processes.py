@@ -157,7 +157,14 @@ class ProcessProbe:
         if process == model:
             check_version(self.repository, model, version)
         write_intent(store, model, Intent(version, version))
-        self._unload_and_load(client, process, version)
+        try:
+            self._unload_and_load(client, process, version)
+        except ServingError:
+            # What is loaded needs no repair. This caller may not be allowed to unload it: the next one may.
+            with suppress(ServingError):
+                if client.ready(process):
+                    clear_intent(store, model)
+            raise
         clear_intent(store, model)
 
     def _unload_and_load(self, client: TritonClient, process: str, version: int) -> None:

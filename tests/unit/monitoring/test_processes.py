@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 
@@ -160,12 +161,11 @@ def test_a_process_that_keeps_ending_is_reloaded_ever_later_and_then_no_more(wat
     server.heals = False
     server.dead[TABLE] = dead()
     made = []
-    for second in range(0, 3000, 5):
-        clock.now_is += timedelta(seconds=5)
+    for second in [*range(0, 300, 5), *range(300, 3000, 300)]:
+        clock.now_is += timedelta(seconds=5 if second <= 300 else 300)
         before = server.loads
         watch.look([server])
         made += [second] * (server.loads - before)
-        clear_intent(watch._probe.repository.store, MODEL)  # the repair finds the version loaded
     assert made == [0, 5, 35, 95, 215]
     assert len(made) == len(PAUSES)
     (failure,) = failures(store)
@@ -181,7 +181,6 @@ def test_a_model_that_ends_its_server_is_not_loaded_again_on_any(watch, store, r
     assert watch.look([server]).failures != []
     other = Triton(repository, "other:8000")
     other.served, other.dead = {MODEL: 1, TABLE: 1}, {MODEL: dead()}
-    clear_intent(repository.store, MODEL)
     clock.now_is += timedelta(minutes=20)
     watch.look([other, server])
     assert (server.loads, other.loads) == (1, 0)
@@ -192,17 +191,31 @@ def test_what_another_reloaded_or_stopped_is_no_longer_open(watch, store, reposi
     server.heals = False
     server.dead[TABLE] = dead()
     assert watch.look([server]).failures != []
-    clear_intent(repository.store, MODEL)
     server.dead.clear()
     ProcessWatch(store, repository).look([server])
     assert [bool(failure.reloaded) for failure in failures(store)] == [True]
     server.dead[TABLE] = dead()
     watch.look([server])
-    clear_intent(repository.store, MODEL)
     repository.serve(MODEL, None)
     server.served.clear()
     watch.look([server])
     assert len(failures(store)) == 1, "that of a model that is not served is forgotten"
+
+
+def test_where_the_triggerer_may_not_load_the_next_caller_may(watch, store, repository, server, monkeypatch):
+    server.dead[TABLE] = dead()
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "unload", Mock(side_effect=ServingError("restricted")))
+        assert watch.look([server]).failures == [f"{TABLE} on triton:8000: restricted"]
+    assert failures(store)[0].text.endswith("and could not be reloaded: restricted")
+    assert ProcessWatch(store, repository).look([server]).repaired != []
+
+
+def test_a_model_that_cannot_be_loaded_is_left_to_the_repair(watch, repository, server, monkeypatch):
+    server.dead[MODEL] = dead()
+    monkeypatch.setattr(server, "load", Mock(side_effect=ServingError("no memory")))
+    assert watch.look([server]).failures == [f"{MODEL} on triton:8000: no memory"]
+    assert read_intent(repository.store, MODEL) == Intent(1, 1)
 
 
 def test_the_shared_process_is_reloaded(watch, store, repository, server, monkeypatch):
