@@ -59,8 +59,8 @@ def find_gpus() -> list[Gpu]:
     count = ctypes.c_int()
     if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return []
-    found = (_describe(cuda, index) for index in range(count.value))
-    return [gpu for gpu in found if gpu is not None]
+    gpus = (_describe(cuda, index) for index in range(count.value))
+    return [gpu for gpu in gpus if gpu is not None]
 
 
 def _describe(cuda: ctypes.CDLL, index: int) -> Gpu | None:
@@ -95,7 +95,7 @@ def available_cpus(
 
 def _quotas(cgroups: Path, membership: Path) -> list[float]:
     """Return the CPU quotas of the process's cgroups and their parents, for cgroup versions 1 and 2."""
-    return [found for place in _groups("cpu", cgroups, membership) if (found := _quota(place)) is not None]
+    return [quota for folder in _groups("cpu", cgroups, membership) if (quota := _quota(folder)) is not None]
 
 
 def _groups(controller: str, cgroups: Path, membership: Path) -> list[Path]:

@@ -301,9 +301,9 @@ def state_folder() -> Path:
         return folder
     here = Path.cwd()
     for folder in (here, *here.parents, Path(sys.prefix).parent):
-        found = folder / _STATE_FOLDER
-        if found.is_dir() and os.access(found, os.X_OK):
-            return found
+        candidate = folder / _STATE_FOLDER
+        if candidate.is_dir() and os.access(candidate, os.X_OK):
+            return candidate
     return here / _STATE_FOLDER
 
 

@@ -75,11 +75,11 @@ class StoredMatrix:
         with Path(self.path).open("rb", buffering=0) as file:
             for start in range(0, len(self.file), step):
                 positions = order[first : first + step]
-                wanted = self.rows[positions]
-                wanted = wanted[: np.searchsorted(wanted, start + step)]
-                if len(wanted):
-                    first += len(wanted)
-                    yield positions[: len(wanted)], self._read(file, start, step)[wanted - start]
+                selected = self.rows[positions]
+                selected = selected[: np.searchsorted(selected, start + step)]
+                if len(selected):
+                    first += len(selected)
+                    yield positions[: len(selected)], self._read(file, start, step)[selected - start]
 
     def _read(self, file: FileIO, start: int, count: int) -> NDArray[np.float32]:
         """Read rows of the file, (count, n_columns), with one long read for each column.
@@ -108,10 +108,10 @@ def read_rows(values: NDArray[np.float32], rows: Any) -> Any:  # noqa: ANN401 - 
     try:
         if values.ndim == 1:
             return np.asarray(values[rows])
-        found = np.empty((len(rows), values.shape[1]), np.float32)
+        selected = np.empty((len(rows), values.shape[1]), np.float32)
         for column in range(values.shape[1]):
-            found[:, column] = values[:, column][rows]
-        return found
+            selected[:, column] = values[:, column][rows]
+        return selected
     finally:
         memory.madvise(mmap.MADV_NORMAL)
 
@@ -132,12 +132,12 @@ def predict_rows(predict: Callable[[NDArray[np.float32]], NDArray[Any]], matrix:
     """Return the predictions of all rows; those of a file are predicted block by block."""
     if not isinstance(matrix, StoredMatrix):
         return predict(matrix)
-    found: NDArray[Any] | None = None
+    predictions: NDArray[Any] | None = None
     for positions, block in matrix.blocks():
         part = predict(block)
-        if found is None:
-            found = np.empty((len(matrix), *part.shape[1:]), part.dtype)
-        found[positions] = part
-    if found is None:
+        if predictions is None:
+            predictions = np.empty((len(matrix), *part.shape[1:]), part.dtype)
+        predictions[positions] = part
+    if predictions is None:
         raise ValueError("there are no rows to predict")
-    return found
+    return predictions

@@ -116,7 +116,7 @@ def revoke_key(identity: str, team: str, job: str | None, user: str) -> ApiKey:
         raise NotFoundError(
             ValidationIssue(
                 f"{team}/{job} has no API key {identity}" if job else f"{team} has no API key {identity}",
-                hint="a key of a whole team is revoked as the team's",
+                hint="revoke a key of all jobs of a team by the team's name: dmls keys revoke TEAM KEY",
             )
         )
     with database.create_session() as session:

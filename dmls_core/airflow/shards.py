@@ -69,7 +69,7 @@ def written_jobs(folder: Path) -> list[tuple[JobRecord, dict[str, Any]]]:
     """Return the records and specs of all shards in ``folder``; none that this release cannot read."""
     jobs = []
     for path in folder.glob("shard_*.json"):
-        # The DAG processor may remove a file meanwhile.
+        # The DAG processor may remove a file in between.
         with suppress(ValueError, TypeError, AttributeError, KeyError, FileNotFoundError):
             jobs += [
                 (JobRecord.from_json(job["record"]), job["spec"])

@@ -31,8 +31,8 @@ def load_json(content: bytes | str) -> Any:  # noqa: ANN401
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        seen: set[str] = set()
-        repeated = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        names: set[str] = set()
+        repeated = next(name for name, _ in pairs if name in names or names.add(name))  # type: ignore[func-returns-value]
         raise DataError(ValidationIssue(f"the key {repeated[:_SHOWN]!r} occurs twice in an object"))
     return values
 

@@ -44,7 +44,7 @@ _QUARTERS = (0.25, 0.5, 0.75)
 _MAX_CATEGORIES = 50
 
 _MAX_LOSSES = 20_000
-"""Held-out rows up to which the loss of each is kept, to compare runs row by row."""
+"""Held-out rows up to which the loss of each is recorded, to compare runs row by row."""
 
 
 def describe_insight(

@@ -110,8 +110,8 @@ def shorten(text: object, length: int = _NAME_LENGTH) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital first letter."""
-    return text[:1].upper() + text[1:]
+    """Return a text with a capital first letter; a name such as ``roc_auc`` stays as it is."""
+    return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]
 
 
 def _is_number(value: object) -> bool:

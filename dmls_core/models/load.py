@@ -96,7 +96,7 @@ def _note_values(
         if value in argument.unsupported_values:
             issues.add(
                 issues.standing((*path, "values", index), (*path, "value"), path),
-                f"is not known to the {device} engine",
+                f"is not supported by the {device} engine",
                 found=value,
                 expected=", ".join(f'"{choice}"' for choice in supported),
             )

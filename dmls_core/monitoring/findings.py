@@ -1,4 +1,4 @@
-"""Publish what a monitor run found for a job: status, MLflow tags, counters, notifications."""
+"""Publish the results of a monitor run for a job: status, MLflow tags, counters, notifications."""
 
 from __future__ import annotations
 

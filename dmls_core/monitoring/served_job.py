@@ -43,16 +43,16 @@ class ServedJob:
         def make_champion(served: int, _: int | None) -> None:
             promote_served(self.mlflow_uri, model, served, deployed_by=by)
 
-        done = self.deployment.rollback(version, finish=make_champion)
+        deployed = self.deployment.rollback(version, finish=make_champion)
         if self.store:
-            description = self.deployment.repository.read(model, done.version, "model.json")
-            served = write_served(self.store, self.team, self.name, done.version, description, by=by)
+            description = self.deployment.repository.read(model, deployed.version, "model.json")
+            served = write_served(self.store, self.team, self.name, deployed.version, description, by=by)
             count(self.store, self.team, self.name, "rollbacks")
             try:
                 report_served(self.store, self.team, self.name, served)
             except StoreError as error:
                 log.warning("the status of %s does not mention the rollback: %s", model, error)
-        return done
+        return deployed
 
     def stop(self, by: str) -> int | None:
         """Stop serving; return the version that was served, ``None`` if there was none.

@@ -100,7 +100,7 @@ def search(
     candidates: Sequence[ModelCandidate],
     n_trials: int,
     *,
-    done: Sequence[Trial] = (),
+    earlier_trials: Sequence[Trial] = (),
     timeout: float | None = None,
     should_stop: ShouldStop = never_stop,
     on_trial: Callable[[Trial], None] = lambda _: None,
@@ -110,11 +110,11 @@ def search(
     """Search with one worker; return the best model and the outcome.
 
     The same tasks, spaces and seeds give the same outcome, in one go or resumed. ``n_trials`` is the
-    number of trials with a value to reach, pruned ones and ``done`` (trials of an earlier attempt) included.
-    ``on_trial`` is called with each trial as it ends, and again when it reaches a further rung. For the other
-    callbacks and errors, see ``optimize`` and ``pick_winner``.
+    number of trials with a value to reach, including pruned ones and ``earlier_trials``, those of an earlier
+    attempt. ``on_trial`` is called with each trial as it ends, and again when it reaches a further rung. For
+    the other callbacks and errors, see ``optimize`` and ``pick_winner``.
     """
-    finished = contiguous_trials(done)
+    finished = contiguous_trials(earlier_trials)
     study = SearchStudy(
         LocalStorage(),
         "search",

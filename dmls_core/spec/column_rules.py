@@ -45,11 +45,11 @@ def _check_names(names: Sequence[str], path: Path, issues: IssueCollector, limit
     if len(names) > limits.columns:
         most = f"at most {limits.columns:,}"
         issues.add(path, "names too many columns", found=names, expected=most)
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for index, name in enumerate(names):
-        if name in seen:
+        if name in earlier:
             issues.add((*path, index), "appears twice", found=name, hint="name each column once")
-        seen.add(name)
+        earlier.add(name)
 
 
 def _check_roles(key: str, names: Sequence[str], roles: dict[str, str], issues: IssueCollector) -> None:

@@ -133,7 +133,7 @@ class IssueCollector:
         return next((path for path in paths if path in self._positions), paths[-1])
 
     def raise_any(self) -> None:
-        """Raise the issues found, if any, as ``SpecError``: in file order, up to the limit."""
+        """Raise the collected issues, if any, as ``SpecError``: in file order, up to the limit."""
         if not self._entries:
             return
         placed = [(self._position(entry), entry) for entry in self._entries.values()]

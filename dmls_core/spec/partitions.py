@@ -147,13 +147,13 @@ def a_name(path: str) -> str:
 
 def _expression(tokens: list[re.Match[str]]) -> str:
     parts: list[str] = []
-    seen: set[str] = set()
+    captured: set[str] = set()
     for token in tokens:
         name = token[1]
-        if name and name in seen:
+        if name and name in captured:
             parts.append(f"(?P={name})")
         elif name:
-            seen.add(name)
+            captured.add(name)
             parts.append(f"(?P<{name}>{_DIGITS.get(name, _TWO_DIGITS)})")
         elif token[0] == "*":
             parts.append("[^/]*")

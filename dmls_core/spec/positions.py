@@ -103,7 +103,7 @@ class Positions:
 
 
 class _OutOfStepError(Exception):
-    """The text differs from what the parser accepted: keep the positions found so far."""
+    """The text differs from what the parser accepted: keep the positions up to there."""
 
 
 @dataclass(slots=True)

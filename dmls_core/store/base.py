@@ -50,7 +50,7 @@ class Access:
 class Store(ABC):
     """Objects under a root; every key is relative to that root.
 
-    A store is found by the scheme of its URL among the entry points ``dmls.stores``, and tested by
+    The scheme of its URL selects a store among the entry points ``dmls.stores``, and tested by
     ``StoreSuite`` in ``dmls_core.testing.stores``. Threads may share an instance. Writes are atomic: a reader
     sees the old content or the new one, never a part. Every method raises ``StoreError`` when the service or
     file system fails.

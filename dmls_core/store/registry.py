@@ -78,7 +78,7 @@ class JobRecord:
     def from_json(cls, fields: object) -> JobRecord:
         """Return the record of ``as_json``; raise ``ValueError`` if it is none, or has a later schema."""
         if not isinstance(fields, dict) or fields.get("schema") != _SCHEMA:
-            raise ValueError("not a job record of a known schema")
+            raise ValueError("this is not a job record, or one with an unsupported schema")
         try:
             values = {name: fields[name] for name in _FIELDS}
             record = cls(**values | {"data": tuple(DataObject(**item) for item in values["data"])})
@@ -326,7 +326,7 @@ class Registry:
         try:
             self.store.create(layout.version(record.team, record.name, record.version), _document(record))
         except ConflictError:
-            return  # another writer kept it already
+            return  # another writer has stored it already
 
     def _keep(self, spec: AcceptableSpec) -> None:
         try:
@@ -367,7 +367,7 @@ def _check_key(key: str, record: JobRecord) -> None:
 
 
 def cached(records: Iterable[JobRecord]) -> Cache:
-    """Return a cache of records that are known from elsewhere, with the ETags that they have in S3.
+    """Return a cache of records that were read elsewhere, with the ETags that they have in S3.
 
     A record that has another ETag there, because it has changed or the server does not use MD5, is read.
     """

@@ -15,7 +15,7 @@ from dmls_core.store.base import Store
 _SCHEMA = 1
 
 _REMEMBERED = 20
-"""Earlier versions whose run is known."""
+"""Earlier versions whose run is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ class SamplerSuite:
     def test_an_interrupted_search_continues_with_the_same_trials(self, done: int) -> None:
         """A trainer that was killed after ``done`` trials finds those that it would have found."""
         _, outcome = search([self.candidate()], self.n_trials)
-        _, resumed = search([self.candidate()], self.n_trials, done=outcome.trials[:done])
+        _, resumed = search([self.candidate()], self.n_trials, earlier_trials=outcome.trials[:done])
 
         assert _content(resumed.trials) == _content(outcome.trials)
 

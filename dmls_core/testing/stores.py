@@ -261,18 +261,18 @@ class StoreSuite:
 
     def test_watching_a_prefix(self, store: Store) -> None:
         async def watch() -> list[list[str]]:
-            seen: list[list[str]] = []
+            listed: list[list[str]] = []
             async with aclosing(store.watch("in/", poll_seconds=0.05)) as listings:
                 async for listing in listings:
-                    seen.append(sorted(info.key for info in listing))
-                    if len(seen) == 1:
+                    listed.append(sorted(info.key for info in listing))
+                    if len(listed) == 1:
                         await asyncio.to_thread(store.put, "other/x", b"1")
                         await asyncio.to_thread(store.put, "in/a", b"1")
-                    elif len(seen) == 2:
+                    elif len(listed) == 2:
                         await asyncio.to_thread(store.delete, "in/a")
                     else:
                         break
-            return seen
+            return listed
 
         assert run_coroutine(asyncio.wait_for(watch(), 60)) == [[], ["in/a"], []]
 

@@ -104,8 +104,8 @@ class FetchedChampion:
     def _rows(self, table: Table, test: NDArray[np.integer]) -> tuple[NDArray[np.intp], Freshness]:
         """Choose the held-out rows to compare on: those new to the champion, if there are enough."""
         everything = np.arange(len(test))
-        seen = Seen.of(self.result)
-        unseen = _unseen_rows(self.job, seen, table)
+        run_data = _RunData.of(self.result)
+        unseen = _unseen_rows(self.job, run_data, table)
         if unseen is None:
             return everything, "unknown"
         fresh = np.flatnonzero(unseen[test])
@@ -196,7 +196,7 @@ def _by_value(encoder: Encoder, table: Table, rows: NDArray[np.integer]) -> NDAr
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class _RunData:
     """The data that a finished run has read.
 
     ``hash`` is that of the content within the interval, ``files`` the SHA-256 of each whole file. ``until``
@@ -209,7 +209,7 @@ class Seen:
     split: Mapping[str, Any]
 
     @classmethod
-    def of(cls, result: Mapping[str, Any]) -> Seen:
+    def of(cls, result: Mapping[str, Any]) -> _RunData:
         """Read the data section of ``result.json``."""
         data = result["data"]
         until = data.get("until")
@@ -221,7 +221,7 @@ class Seen:
         )
 
 
-def _unseen_rows(job: TrainingJob, seen: Seen, table: Table) -> NDArray[np.bool_] | None:
+def _unseen_rows(job: TrainingJob, run_data: _RunData, table: Table) -> NDArray[np.bool_] | None:
     """Return for each row of ``table`` whether the other run cannot have been trained on it: (n_rows,).
 
     * The same content, split in the same way: the same rows were held out, and none of them was trained on.
@@ -230,14 +230,14 @@ def _unseen_rows(job: TrainingJob, seen: Seen, table: Table) -> NDArray[np.bool_
     * Both of an interval, with ``[columns] time``: the rows from the end of the other run's interval on.
     * Both of an interval, in files: the rows of files that the other run did not read.
 
-    The result is ``None`` if nothing is known: data that was uploaded again may hold earlier rows.
+    The result is ``None`` if this cannot be decided: data that was uploaded again may hold earlier rows.
     """
     request, spec = job.request, job.spec
-    if seen.hash == content_hash([file.path for file in job.files]):
-        same = _held_out_by(seen.split) == _held_out_by(split_settings(spec))
+    if run_data.hash == content_hash([file.path for file in job.files]):
+        same = _held_out_by(run_data.split) == _held_out_by(split_settings(spec))
         return np.full(table.n_rows, fill_value=same)
-    if spec.evaluation.split == "time" and seen.split.get("time") == spec.columns.time:
-        since = datetime.fromisoformat(seen.split["since"])
+    if spec.evaluation.split == "time" and run_data.split.get("time") == spec.columns.time:
+        since = datetime.fromisoformat(run_data.split["since"])
         cut = TimeFilter(
             str(spec.columns.time),
             since,
@@ -248,13 +248,15 @@ def _unseen_rows(job: TrainingJob, seen: Seen, table: Table) -> NDArray[np.bool_
         parts = [rows_within(file.path, cut, data_format=spec.data.format) for file in job.files]
         rows = np.concatenate(parts)
         return rows if table.row_mask is None else rows[table.row_mask]
-    if request.until is None or seen.until is None:
+    if request.until is None or run_data.until is None:
         return None
     if spec.columns.time:
-        cut = TimeFilter(spec.columns.time, seen.until, request.until, spec.timezone, spec.columns.date_order)
+        cut = TimeFilter(
+            spec.columns.time, run_data.until, request.until, spec.timezone, spec.columns.date_order
+        )
         parts = [rows_within(file.path, cut, data_format=spec.data.format) for file in job.files]
     else:
-        new = [file.sha256 not in seen.files for file in job.files]
+        new = [file.sha256 not in run_data.files for file in job.files]
         parts = [np.full(height, flag) for height, flag in zip(table.heights, new, strict=True)]
     rows = np.concatenate(parts)
     return rows if table.row_mask is None else rows[table.row_mask]

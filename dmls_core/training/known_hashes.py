@@ -31,7 +31,7 @@ class KnownHashes:
 
     @classmethod
     def of(cls, team: str) -> KnownHashes:
-        """Return the hashes of a team; none are kept if the settings name no folder."""
+        """Return the hashes of a team; none are stored if the settings name no folder."""
         folder = CacheSettings.from_environment().folder
         return cls(Path(folder) / team if folder else None)
 

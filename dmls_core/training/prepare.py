@@ -38,10 +38,10 @@ from dmls_core.training.prepared import HeldOut, Prepared, edge_rows, read_cache
 from dmls_core.training.request import TrainingJob
 
 GOLDEN_ROWS = 100
-"""Held-out rows that are kept with the model to verify deployments."""
+"""Held-out rows that are stored with the model to verify deployments."""
 
 _GOLDEN_VALUES = 200_000
-"""Values in these rows: of a wide table, fewer rows are kept."""
+"""Values in these rows: of a wide table, fewer rows are stored."""
 
 
 def prepare(

@@ -19,7 +19,7 @@ from dmls_core.training.champion import ChampionPredictions, FetchedChampion
 from dmls_core.training.matrix_cache import Entry, MatrixCache
 
 EDGE_ROWS = 32
-"""Maximum rows with unknown and missing categories that are kept with them; an even number."""
+"""Maximum rows with unknown and missing categories that are stored with them; an even number."""
 
 
 @dataclass(frozen=True, slots=True)

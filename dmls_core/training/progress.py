@@ -108,12 +108,12 @@ class Progress:
             self.note(f"{counted(total, 'trial')} instead of {self._total}: no others differ")
         self._total = total
 
-    def resume(self, task: SearchTask, done: list[Trial], *, shared: bool = False) -> None:
+    def resume(self, task: SearchTask, earlier_trials: list[Trial], *, shared: bool = False) -> None:
         """Count the trials of an earlier attempt, and of the other trainers of a ``shared`` search."""
-        for trial in done:
+        for trial in earlier_trials:
             self._count(task, trial)
-        if done and not shared:
-            self.note(f"found {counted(len(done), 'trial')} of an earlier attempt, not to be run again")
+        if earlier_trials and not shared:
+            self.note(f"continuing after {counted(len(earlier_trials), 'trial')} of an earlier attempt")
 
     def limit(self, seconds: float | None) -> None:
         """Limit the estimated remaining time to ``seconds``, after which the search ends."""

@@ -221,15 +221,15 @@ class SearchClock:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dmls-clock", daemon=True)
 
-    def left(self, done: Sequence[Trial], *, workers: int = 1) -> float | None:
-        """Return the timeout for a search that counts ``done`` itself, less the time of unfinished trials.
+    def left(self, earlier_trials: Sequence[Trial], *, workers: int = 1) -> float | None:
+        """Return the timeout for a search that counts ``earlier_trials``, less the time of unfinished ones.
 
-        ``done`` are trials of earlier attempts, which ``workers`` trainers shared. Raise ``DataError`` if the
-        time is up, and attempt after attempt ended without a trial.
+        ``earlier_trials`` are those of earlier attempts, which ``workers`` trainers shared. Raise
+        ``DataError`` if the time is up, and attempt after attempt ended without a trial.
         """
         if self._timeout is None:
             return None
-        if not done and self._starts >= STARTS and self._before >= self._timeout:
+        if not earlier_trials and self._starts >= STARTS and self._before >= self._timeout:
             raise DataError(
                 ValidationIssue(
                     "the time was up before the first trial ended",
@@ -238,7 +238,7 @@ class SearchClock:
                     hint="raise it, or let trials take less: fewer trees, fewer rows",
                 )
             )
-        paid = sum(trial.seconds for trial in done) / workers
+        paid = sum(trial.seconds for trial in earlier_trials) / workers
         self._before = max(self._before, paid)
         return self._timeout - (self._before - paid)
 

@@ -104,16 +104,16 @@ def run_worker(
                 task, [r.trial for r in records.values() if r.trial and r.trial.value is not None]
             )
 
-    done = read_trials()
+    earlier_trials = read_trials()
     engines = [(candidate.task.engine, candidate.space) for candidate in candidates]
     progress.expect(expected_trials(engines, candidates[0].strategy, spec.n_trials))
-    progress.resume(task, done, shared=bool(job.study))
+    progress.resume(task, earlier_trials, shared=bool(job.study))
     progress.enter("searching", describe_search(job, models))
     if not job.study:
-        progress.seconds["search"] = sum(trial.seconds for trial in done)
+        progress.seconds["search"] = sum(trial.seconds for trial in earlier_trials)
     # Only the leader keeps the time: helpers come and go.
     clock = SearchClock(folder, spec.search.timeout if worker.leads else None)
-    timeout = clock.left(done, workers=worker.workers) if worker.leads else spec.search.timeout
+    timeout = clock.left(earlier_trials, workers=worker.workers) if worker.leads else spec.search.timeout
     progress.limit(clock.remaining if worker.leads else timeout)
     with _storage(job) as storage:
         study = SearchStudy(

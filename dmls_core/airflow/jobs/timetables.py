@@ -117,7 +117,7 @@ class SubmissionTimetable(Timetable):
             if data_interval is not None and data_interval.end != self.admission:
                 raise ValueError(
                     f"the run of {data_interval.end} does not belong to version {self.version}, admitted "
-                    f"{self.admitted}: it waits until Airflow has stored the DAG of its own version"
+                    f"{self.admitted}: it starts once Airflow has stored the DAG of that version"
                 )
             return submission_run_id(self.version, self.run_key)
         return super().generate_run_id(

@@ -27,17 +27,17 @@ class ScoringTrigger(SubmissionTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield ``{"changed": [[team, job, file], ...]}``."""
-        seen: frozenset[ObjectInfo] = frozenset()
+        previous: frozenset[ObjectInfo] = frozenset()
         while True:
             try:
                 store = open_with_connection(self.root, self.aws_conn_id)
                 async for listing in store.watch(layout.SCORING, poll_seconds=self.poll_seconds):
-                    new = [info.key for info in listing if info not in seen]
+                    new = [info.key for info in listing if info not in previous]
                     files = {key: layout.parse_scoring(key) for key in new if not layout.is_hidden(key)}
                     if refused := sorted(key for key, file in files.items() if file is None):
                         shown = ", ".join(map(visible, refused[:_MOST_NAMED]))
                         log.warning("%d files are not scored, for their names: %s", len(refused), shown)
-                    seen = frozenset(listing)
+                    previous = frozenset(listing)
                     if changed := sorted(filter(None, files.values())):
                         yield TriggerEvent({"changed": changed})  # type: ignore[no-untyped-call]
             except Exception:

@@ -21,7 +21,7 @@ PROBE_INTERVAL_SECONDS = 10.0
 """Interval between two surveys of the GPUs, for all waiting tasks of a triggerer together."""
 
 _LEASE_SECONDS = 20.0
-"""Time that a task gets to lease the GPU that its trigger found."""
+"""Time in which a task must lease the GPU that its trigger selected."""
 
 
 class GpuTrigger(BaseTrigger):

@@ -65,7 +65,7 @@ class SourceReader:
         return self.spec.data.source
 
     def check(self) -> Findings:
-        """Return what is found in the connection, the source, or the columns of its first rows."""
+        """Return the issues of the connection, the source, or the columns of its first rows."""
         limits = IntakeLimits.from_environment()
         with tempfile.TemporaryDirectory(prefix="dmls-source-") as scratch:
             target = Path(scratch) / "rows.parquet"
@@ -188,7 +188,7 @@ class SourceReader:
         return replace(snapshot, version=version.number)
 
     def _upload(self, store: Store, job: str, target: Path, rows: int, listing: str = "") -> Snapshot:
-        """Store a copy; ``listing`` is the key of the record by which the same files are found again."""
+        """Store a copy; ``listing`` is the key of the record that leads the same files to it again."""
         if not rows:
             raise DataError(self._no_rows())
         _check_bytes(target.stat().st_size)
@@ -282,7 +282,7 @@ def _check_bytes(size: int) -> None:
 
 
 def check_source(team: str, spec: Spec) -> Findings:
-    """Return what is found in the source of a team's spec; see ``SourceReader.check``."""
+    """Return the issues of the source of a team's spec; see ``SourceReader.check``."""
     return SourceReader(team, spec).check()
 
 

@@ -197,7 +197,7 @@ class CsvSource(FileSource):
         return located
 
     def copy_rows(self, mask: pl.Series, target: Path) -> int:
-        """Write the header and the kept rows to a new file, and return the number of rows.
+        """Write the header and the selected rows to a new file, and return the number of rows.
 
         ``mask`` is a mask of the rows, in the order of ``read``.
         """

@@ -98,8 +98,8 @@ def readable(
         reason = str(error).split("\n", 1)[0][:200]
         if (number := _error_number(error)) in _MACHINE:
             raise PlatformError(f"cannot read {path.name}: {os.strerror(number)}") from error
-        found = reason or type(error).__name__
-        raise DataError(ValidationIssue(message, hint, file=path.name, found=found)) from error
+        cause = reason or type(error).__name__
+        raise DataError(ValidationIssue(message, hint, file=path.name, found=cause)) from error
 
 
 def _error_number(error: BaseException) -> int:

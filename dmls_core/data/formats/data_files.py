@@ -21,7 +21,7 @@ EXCLUDE = "exclude the column with [columns] drop"
 
 @dataclass(frozen=True, slots=True)
 class ColumnIssue:
-    """An issue with a column's values, before its file and line are known.
+    """An issue with a column's values, without its file and line.
 
     Attributes:
         message: follows the column's name.

@@ -112,9 +112,9 @@ def _check_exactly(path: Path, plain: Path) -> None:
                 break
     if _is_sparse(rows, len(keys), values):
         message = "the lines have too many different keys"
-        found = f"{len(keys):,} keys in {rows:,} lines, each with {values / rows:.0f} of them"
+        counts = f"{len(keys):,} keys in {rows:,} lines, each with {values / rows:.0f} of them"
         hint = "write the same keys in each line, null for a missing value"
-        raise DataError(ValidationIssue(message, hint, file=path.name, found=found))
+        raise DataError(ValidationIssue(message, hint, file=path.name, found=counts))
 
 
 def _is_sparse(rows: int, keys: int, values: int) -> bool:

@@ -173,7 +173,7 @@ def _rows(file: TableFile) -> Iterator[pa.RecordBatch]:
         raise DataError(
             ValidationIssue(
                 message,
-                hint="restore it, or name a version whose files are whole",
+                hint="restore it, or name a version whose files are intact",
                 key="data.source",
                 found=cause,
             )

@@ -40,7 +40,7 @@ def describe_split(split: Mapping[str, Any]) -> str:
     else:
         text = f"{share}, {split['split']}"
     if "group" in split:
-        text += f", groups of {split['group']} kept whole"
+        text += f", groups of {split['group']} not divided"
     if split.get("group_duplicates"):
-        text += ", rows with the same features kept together"
+        text += ", rows with the same features on one side"
     return text + (f"; weighted by {split['weight']}" if "weight" in split else "")

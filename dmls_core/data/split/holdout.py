@@ -103,11 +103,11 @@ def order_warning(table: Table, roles: RowRoles) -> str:
     """Return a warning if rows that are split at random are in the order of a date; empty if they are not."""
     if not roles.independent:
         return ""
-    seen: set[str] = set()
+    checked: set[str] = set()
     for position, column in enumerate(table.columns):
-        if column.date is None or not column.date.days or column.name in seen:
+        if column.date is None or not column.date.days or column.name in checked:
             continue
-        seen.add(column.name)
+        checked.add(column.name)
         days = table.matrix[:, position]  # the first part of a date
         steps = np.diff(days[~np.isnan(days)])
         if (steps != 0).sum() >= _LEAST_TIMES - 1 and ((steps >= 0).all() or (steps <= 0).all()):

@@ -263,7 +263,7 @@ def fit_encoder(
     """Fit an encoder on ``rows``, the indices of the training rows; no other row is used.
 
     ``fill_missing`` is for a model that cannot handle missing values. With ``native_categories``, the codes
-    after those of the k known categories are k for an unknown one and k + 1 for a missing one, and never NaN.
+    after those of the k categories are k for an unknown one and k + 1 for a missing one, and never NaN.
     ``marks`` are those of missing values in ``[data]``, ``not_missing`` its texts that are categories.
     """
     fills = _medians(table, rows) if fill_missing else {}
@@ -279,10 +279,10 @@ def fit_encoder(
             features.append(NumberFeature(column.name, fills.get(position), marks))
             continue
         codes = table.matrix[rows, position]
-        seen = np.unique(codes[~np.isnan(codes)]).astype(
+        present = np.unique(codes[~np.isnan(codes)]).astype(
             np.int64
         )  # in sorted order, as the table's codes are
-        categories = tuple(column.categories[code] for code in seen.tolist())
+        categories = tuple(column.categories[code] for code in present.tolist())
         if native_categories:
             unknown, missing = float(len(categories)), float(len(categories) + 1)
         else:

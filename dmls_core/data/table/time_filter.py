@@ -1,6 +1,6 @@
 """Keep the rows of an interval, by the column that contains the time of each row.
 
-The kept rows are written to new files first, so neither validation nor training reads any other row.
+The selected rows are written to new files first, so neither validation nor training reads any other row.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class ValidationProcess:
 
     @property
     def verdict(self) -> Validation | None:
-        """Return the result as soon as it is known, while the Data Docs are being written."""
+        """Return the result as soon as it is available, while the Data Docs are being written."""
         return self._read() if self._result.exists() else None
 
     def search_ended(self) -> None:

@@ -135,7 +135,7 @@ def _details(expectation: Expectation, result: CheckResult) -> dict[str, Any]:
     }
 
 
-_KEPT = frozenset(
+_ALLOWED_TAGS = frozenset(
     {"a", "b", "br", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "nav", "ol"}
     | {"p", "pre", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"}
 )
@@ -182,7 +182,7 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._left_out += tag in _WITHOUT_CONTENT
-        if tag in _KEPT and not self._left_out:
+        if tag in _ALLOWED_TAGS and not self._left_out:
             attributes = [
                 f' {name}="{escape(value or "")}"'
                 for name, value in attrs
@@ -193,7 +193,7 @@ class _Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in _WITHOUT_CONTENT:
             self._left_out = max(0, self._left_out - 1)
-        elif tag in _KEPT and not self._left_out:
+        elif tag in _ALLOWED_TAGS and not self._left_out:
             self.parts.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:

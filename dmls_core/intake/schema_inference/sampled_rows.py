@@ -34,7 +34,7 @@ class Sample:
         sheets: the visible sheets of a workbook.
         spread: whether the rows are from the whole file, not only from its beginning.
         extent: the part of a large file that the rows are from all over; empty if it is not known.
-        notes: what should be known of the reading.
+        notes: remarks on how the file was read.
         quoted: texts of missing values that a CSV has in quotes; see ``quoted_texts``.
     """
 

@@ -43,7 +43,7 @@ class NodeRows:
 
 
 def sample_to_bin(matrix: StoredMatrix) -> NDArray[np.float32]:
-    """Return random rows, in memory, by which the bins of all rows are found."""
+    """Return random rows, in memory, that determine the bins of all rows."""
     import numpy as np
 
     rows, most = np.arange(len(matrix), dtype=np.int32), rows_to_bin(matrix.shape[1])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _FEWEST_SAMPLED = 20_000
-"""Rows of a table on disk, at least, by which the bins are found."""
+"""Minimum rows of a table on disk that determine the bins."""
 
 _BUFFERS = 16 << 20
 """What XGBoost and its threads hold in any case."""
@@ -34,7 +34,7 @@ def _sketch_bytes(rows: int, max_bin: int) -> int:
 
 
 def rows_to_bin(columns: int) -> int:
-    """Return the number of rows on disk by which the bins are found."""
+    """Return the number of rows on disk that determine the bins."""
     return max(_FEWEST_SAMPLED, BLOCK_BYTES // (4 * columns))
 
 

@@ -91,7 +91,7 @@ class Configuration:
         return sum(forest.nbytes for forest in self._forests)
 
     def free(self) -> None:
-        """Free the memory of its forests; their scores are kept."""
+        """Free the memory of its forests, but not their scores."""
         self._forests = []
 
     def grow(self, trees: int) -> None:

@@ -81,7 +81,7 @@ class SlotReturns:
         """Return the helpers that must leave now, with the time at which they were first asked to.
 
         ``waiting`` are the times at which runs began to wait. Slots that were just given back count. A helper
-        that was asked leaves even if the run has found another slot in the meantime.
+        that was asked leaves even if the run has got another slot by then.
         """
         started = self._waiting.difference(waiting)
         self._waiting = set(waiting)

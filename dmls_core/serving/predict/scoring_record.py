@@ -1,4 +1,4 @@
-"""What is known about a file's predictions: one record next to them, which the page and the CLI show."""
+"""The state of a file's predictions: one record next to them, which the page and the CLI show."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def models_to_load(repository: Repository, address: str = "", addresses: str = "
     every, copies = split_addresses(addresses), split_copies(addresses)
     if address and address not in every:
         raise PlatformError(
-            f"{address} is not among Triton's gRPC addresses ({addresses}): write it as it stands there"
+            f"{address} is not among Triton's gRPC addresses ({addresses}): write it as it is written there"
         )
     there = sorted(path.parent.name for path in repository.root.glob(f"*/{CONFIG_FILE}"))
     bookkeeping = repository.root / BOOKKEEPING

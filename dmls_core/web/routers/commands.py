@@ -93,9 +93,9 @@ def served(caller: JobViewer) -> ServedVersions:
 @router.post("/rollback", summary="Serve an earlier version again")
 def rollback(caller: Deployer, body: RollbackBody) -> Done:
     """Serve a version that was served before, and make it the champion, in one transaction."""
-    done = commands.roll_back(caller.team, caller.name, body.version, caller.user_name)
-    before = f", instead of version {done.previous}" if done.previous else ""
-    return Done(message=f"version {done.version} is served and champion again{before}")
+    deployed = commands.roll_back(caller.team, caller.name, body.version, caller.user_name)
+    before = f", instead of version {deployed.previous}" if deployed.previous else ""
+    return Done(message=f"version {deployed.version} is served and champion again{before}")
 
 
 @router.post("/undeploy", summary="Stop serving the model")

@@ -107,11 +107,11 @@ async def set_paused(airflow: AirflowApi, team: str, name: str, *, paused: bool)
 def roll_back(team: str, name: str, version: int | None, user: str) -> DeployedVersion:
     """Serve an earlier version again and make it the champion; see ``ServedJob.roll_back``."""
     with _served_job(team, name) as served:
-        done = served.roll_back(version, f"{user} on the DMLS page")
-    extra = {"version": done.version, "previous": done.previous}
+        deployed = served.roll_back(version, f"{user} on the DMLS page")
+    extra = {"version": deployed.version, "previous": deployed.previous}
     audit_log.record_event(ROLLED_BACK, layout.dag_id(team, name), user, extra)
     job_index().refresh()
-    return done
+    return deployed
 
 
 def undeploy(team: str, name: str, user: str) -> int | None:

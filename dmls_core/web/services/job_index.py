@@ -184,7 +184,7 @@ MIN_INTERVAL = 2.0
 """Shortest pause between two refreshes, in seconds."""
 
 BACKOFF_FACTOR = 4
-"""Ratio of the pause to the refresh before it, so that large platforms are not kept busy."""
+"""Ratio of the pause to the refresh before it, so that refreshes do not keep large platforms busy."""
 
 _FIRST_REFRESH_DELAY = 0.5
 """Seconds between the first rows and the rest."""

@@ -15,8 +15,6 @@ from dmls_core.search.study.elastic import LAST_TRIAL_SECONDS, NOTICE_SECONDS
 from dmls_core.store import layout
 from dmls_core.web.services.waiting_times import Duration, expected_duration, expected_starts
 
-PREFIX = "dmls."
-
 WAITING = ("scheduled", "queued")
 _OCCUPYING = ("queued", "running", "deferred")
 """States of a task that occupies a slot of its pool."""

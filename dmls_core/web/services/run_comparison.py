@@ -18,7 +18,7 @@ _SIGNIFICANT = 0.05
 """Largest p-value of a significant difference."""
 
 _ROW_METRICS = frozenset({"accuracy", "mae"})
-"""Metrics that are the mean of the kept losses: runs with the same held-out rows are compared row by row."""
+"""Means of the recorded losses: runs with the same held-out rows are compared row by row."""
 
 _WIDTH = 2 * 1.96
 """Standard errors in a 95 % interval."""

@@ -207,7 +207,7 @@ def as_schema(schema: dict[str, Any]) -> InferredSchema:
 
 def list_data_files(user: User, team: str) -> DataFileList:
     """Return the data files of a team's jobs that the user may submit to, latest first."""
-    found, allowed = [], {}
+    files, allowed = [], {}
     for info in islice(open_store().list(layout.incoming_folder(team, "")), _MAX_SCANNED):
         entry = layout.parse_incoming(info.key)
         if not entry or not layout.is_name(entry.job) or check_data_name(entry.filename):
@@ -216,8 +216,8 @@ def list_data_files(user: User, team: str) -> DataFileList:
             dag_id = layout.dag_id(team, entry.job)
             allowed[entry.job] = is_authorized(user, "POST", dag_id, DagAccessEntity.RUN)
         if allowed[entry.job]:
-            found.append((entry, info))
-    found.sort(key=lambda pair: pair[1].modified, reverse=True)
+            files.append((entry, info))
+    files.sort(key=lambda pair: pair[1].modified, reverse=True)
     return DataFileList(
         files=[
             DataFile(
@@ -227,7 +227,7 @@ def list_data_files(user: User, team: str) -> DataFileList:
                 size=info.size,
                 modified=info.modified.isoformat(),
             )
-            for entry, info in found[:MAX_LISTED]
+            for entry, info in files[:MAX_LISTED]
         ]
     )
 

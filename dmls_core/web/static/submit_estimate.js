@@ -10,12 +10,12 @@ export async function showEstimate(path, toml, file) {
   put(box, h("p", { class: "muted", text: "Timing a few small fits …" }));
   const local = file instanceof File;
   const body = local ? { file: file.name, size: file.size, sample: await base64(sampleOf(file)) } : { file };
-  const found = await api(`${path}/estimate`, { method: "POST", json: { toml, ...body } });
+  const estimated = await api(`${path}/estimate`, { method: "POST", json: { toml, ...body } });
   put(box, h("div", { class: "note" },
-    h("p", {}, "About ", h("strong", { text: time(found.seconds) }), " and ", h("strong", { text: bytes(found.memory_bytes) }), ` of memory for ${found.rows.toLocaleString("en")} rows.`,
-      found.cost ? [" Cost: ", h("strong", { text: found.cost }), "."] : null),
-    h("p", { class: "hint", text: `With one CPU of this server${found.sampled ? ", extrapolated from a sample" : ""}.` }),
-    found.warnings.map((warning) => h("p", { text: warning }))));
+    h("p", {}, "About ", h("strong", { text: time(estimated.seconds) }), " and ", h("strong", { text: bytes(estimated.memory_bytes) }), ` of memory for ${estimated.rows.toLocaleString("en")} rows.`,
+      estimated.cost ? [" Cost: ", h("strong", { text: estimated.cost }), "."] : null),
+    h("p", { class: "hint", text: `With one CPU of this server${estimated.sampled ? ", extrapolated from a sample" : ""}.` }),
+    estimated.warnings.map((warning) => h("p", { text: warning }))));
 }
 
 async function base64(blob) {

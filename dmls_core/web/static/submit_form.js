@@ -17,11 +17,11 @@ class Tables {
 
   set(name, table) {
     this.separate();
-    const own = this.document[this.model.name];
-    const place = this.models.length > 1 || own?.[name] !== undefined ? own : this.document;
-    if (table === null) delete place[name];
-    else place[name] = table;
-    if (own && !Object.keys(own).length) delete this.document[this.model.name];
+    const ofModel = this.document[this.model.name];
+    const tables = this.models.length > 1 || ofModel?.[name] !== undefined ? ofModel : this.document;
+    if (table === null) delete tables[name];
+    else tables[name] = table;
+    if (ofModel && !Object.keys(ofModel).length) delete this.document[this.model.name];
   }
 
   /** With several models, copy shared hyperparameters into each model's own table, so that they can differ. */
@@ -31,8 +31,8 @@ class Tables {
     for (const hyper of this.model.hyperparameters) {
       if (this.document[hyper.name] === undefined) continue;
       for (const other of this.models) {
-        const own = (this.document[other] ??= {});
-        own[hyper.name] ??= structuredClone(this.document[hyper.name]);
+        const tables = (this.document[other] ??= {});
+        tables[hyper.name] ??= structuredClone(this.document[hyper.name]);
       }
       delete this.document[hyper.name];
     }

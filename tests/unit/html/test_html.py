@@ -119,6 +119,18 @@ def test_settings_keep_their_type_and_long_names_their_ends():
     assert formats.shorten("sensor number 17", 11) == "senso…er 17"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("accuracy 0.93 on the holdout", "Accuracy 0.93 on the holdout"),
+        ("roc_auc 0.9", "roc_auc 0.9"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_keeps_the_spelling_of_a_name(text: str, shown: str):
+    assert formats.sentence(text) == shown
+
+
 def test_texts_are_listed_with_commas():
     assert [formats.enumerate_texts("abc"[:size]) for size in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
 

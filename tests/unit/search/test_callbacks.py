@@ -83,7 +83,7 @@ def test_a_search_ends_where_a_resumed_one_does():
     should_stop = early_stopping(EarlyStop(trials=6), "maximize")
 
     _, whole = search(models, 200, should_stop=should_stop)
-    _, resumed = search(models, 200, should_stop=should_stop, done=whole.trials[:3])
+    _, resumed = search(models, 200, should_stop=should_stop, earlier_trials=whole.trials[:3])
 
     assert whole.best.number + 6 == len(whole.trials) - 1 < 199
     assert [trial.params for trial in resumed.trials] == [trial.params for trial in whole.trials]

@@ -85,7 +85,7 @@ def test_a_resumed_search_goes_on_as_if_nothing_had_happened(strategy, cut):
     done = [Trial.from_json(trial) for trial in json.loads(text)]
 
     task = make_task(score)
-    resumed, kept = run(task, n_trials=12, strategy=strategy, done=done[::-1])
+    resumed, kept = run(task, n_trials=12, strategy=strategy, earlier_trials=done[::-1])
 
     assert [(t.params, t.value, t.state) for t in resumed.trials] == [
         (t.params, t.value, t.state) for t in whole.trials
@@ -129,7 +129,7 @@ def test_values_that_equal_each_other_in_python_stay_apart():
     seen = {(type(fit["max_features"]), fit["max_features"]) for fit in task.engine.fits}
     assert seen == {(int, 1), (float, 1.0), (str, "sqrt")}
     assert type(outcome.best.params["max_features"]) is float
-    resumed, _ = run(task, space, n_trials=20, done=outcome.trials[:10])
+    resumed, _ = run(task, space, n_trials=20, earlier_trials=outcome.trials[:10])
     assert [t.params for t in resumed.trials] == [t.params for t in outcome.trials]
 
 
@@ -177,8 +177,8 @@ def test_timeout_counts_what_was_spent_before_and_lets_one_trial_run(peak):
     slow = [Trial.from_json(trial.as_json() | {"seconds": 40.0}) for trial in earlier]
 
     assert len(run(make_task(peak), timeout=1e-9)[1]) == 1
-    assert run(make_task(peak), timeout=60, done=slow)[1] == []
-    assert len(run(make_task(peak), timeout=600, done=slow)[1]) == 6
+    assert run(make_task(peak), timeout=60, earlier_trials=slow)[1] == []
+    assert len(run(make_task(peak), timeout=600, earlier_trials=slow)[1]) == 6
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -282,7 +282,7 @@ def test_resumed_at_any_trial_it_goes_on_as_it_would_have(cut):
     whole, _ = compete(models(*functions), 12)
     field = models(*functions)
 
-    trials, kept = compete(field, 12, done=whole[:cut])
+    trials, kept = compete(field, 12, earlier_trials=whole[:cut])
 
     def gist(trial: Trial):
         return trial.number, trial.model, trial.params, trial.value
@@ -384,7 +384,7 @@ def test_brackets_are_resumed(cut):
     _, whole = search(forests(16), 16, on_trial=kept.append)
 
     done = list({trial.number: trial for trial in kept[:cut]}.values())
-    _, resumed = search(forests(16), 16, done=done)
+    _, resumed = search(forests(16), 16, earlier_trials=done)
 
     assert gist(resumed.trials) == gist(whole.trials)
     assert resumed.params == whole.params

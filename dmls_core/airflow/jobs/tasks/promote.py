@@ -76,7 +76,7 @@ def _serving_options(spec: Spec) -> ServingOptions:
 
 
 def _read_training_end(run: JobRun) -> str:
-    """Return the time at which the training ended, an empty text if it is not known."""
+    """Return the time at which the training ended; empty if it was not recorded."""
     try:
         return str(json.loads(run.store.get(run.job.run_file(layout.RESULT))).get("finished", ""))
     except (ObjectMissingError, ValueError):

@@ -282,7 +282,7 @@ def _start_node(engine: APIClient, create: Callable[..., dict[str, Any]], node: 
 
 
 def _remove_nodes(engine: APIClient, key: str) -> None:
-    """Remove the containers of a trainer's nodes at once: they hold nothing that must be kept."""
+    """Remove the containers of a trainer's nodes at once: nothing in them is needed later."""
     for container in engine.containers(all=True, filters={"label": f"{LEADER_LABEL}={key}"}):
         _remove(engine, container["Id"])
 

@@ -137,7 +137,7 @@ class TrainerPods:
             self._api.delete_namespaced_secret(name, self.namespace)
 
     def delete_nodes(self, key: str) -> None:
-        """Delete the pods of a trainer's nodes at once: they hold nothing that must be kept."""
+        """Delete the pods of a trainer's nodes at once: nothing in them is needed later."""
         selector = f"{LEADER_LABEL}={label_value(key)}"
         for pod in self._api.list_namespaced_pod(self.namespace, label_selector=selector).items:
             self._delete_pod(pod.metadata.name, 0)

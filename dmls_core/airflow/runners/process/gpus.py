@@ -45,15 +45,17 @@ def survey_machine(settings: AirflowSettings) -> GpuSurvey:
         RunnerError: the machine has no GPUs, or the probe failed.
     """
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["/bin/sh", "-c", PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise RunnerError(f"nvidia-smi did not answer within {_PROBE_SECONDS} s") from error
-    if done.returncode:
-        output = (done.stdout + done.stderr).strip()[-300:]
-        raise RunnerError(f"cannot probe the GPUs: nvidia-smi failed with code {done.returncode}: {output}")
-    gpus = [gpu for gpu in parse_probe(done.stdout) if _is_visible(gpu)]
+    if completed.returncode:
+        output = (completed.stdout + completed.stderr).strip()[-300:]
+        raise RunnerError(
+            f"cannot probe the GPUs: nvidia-smi failed with code {completed.returncode}: {output}"
+        )
+    gpus = [gpu for gpu in parse_probe(completed.stdout) if _is_visible(gpu)]
     gpus = gpus[: settings.gpus] if settings.gpus else gpus
     shares = settings.trainers_per_gpu
     held = Counter(gpu.index for gpu in gpus for share in range(shares) if _is_leased(gpu, share))

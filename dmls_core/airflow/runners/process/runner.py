@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import psutil
 
 _LABELS_VARIABLE = ProcessSettings.variable("trainer_labels")
-"""Environment variable with a trainer's labels as JSON, by which its processes are found."""
+"""Environment variable with a trainer's labels as JSON, which identifies its processes."""
 
 GRACE_SECONDS = 3.0
 """Seconds between SIGTERM and SIGKILL; Airflow kills the task 5 s after it cancels it."""
@@ -128,7 +128,7 @@ class ProcessRunner(Runner):
         # An import of scikit-learn takes seconds of CPU time.
         code = "import dmls_core, optuna, importlib.metadata as m; m.version('scikit-learn')"
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [python, "-c", code],
                 capture_output=True,
                 text=True,
@@ -137,8 +137,8 @@ class ProcessRunner(Runner):
             )
         except OSError as error:
             return [f"trainer_python {python} cannot be started: {error}"]
-        if done.returncode:
-            reason = done.stderr.strip().rpartition("\n")[2]
+        if completed.returncode:
+            reason = completed.stderr.strip().rpartition("\n")[2]
             return [f"{python} cannot import the trainer ({reason}): pip install 'dmls[trainer]'"]
         return []
 

@@ -112,7 +112,9 @@ def _problem_of_lists(tree: Any, inner: np.ndarray, categorical: np.ndarray, sha
     if not problem and (end != begin)[~categorical].any():
         problem = "has a category_list at a node without categories"
     if not problem and (tree.get_field("category_list") >= _CATEGORIES).any():
-        problem = f"has a category of {_CATEGORIES:,} or above, but float32 has no more whole numbers"
+        problem = (
+            f"has a category of {_CATEGORIES:,} or above, but float32 cannot represent every integer there"
+        )
     return problem
 
 

@@ -200,6 +200,6 @@ def test_units_are_groups_or_blocks_of_time():
 def test_a_split_is_described():
     assert describe_split(split_settings(spec_of(""))) == "20%, stratified"
     assert describe_split(split_settings(spec_of('group = "g"\nweight = "w"'))) == (
-        "20%, random, groups of g kept whole; weighted by w"
+        "20%, random, groups of g not divided; weighted by w"
     )
     assert describe_split(split_settings(spec_of(TIME, BY_TIME))) == "the latest 20% by when"

@@ -123,7 +123,7 @@ def test_auto_first_tries_the_configurations_of_the_portfolio_that_the_space_con
     plain, _ = run(task, "tpe", 4, space)
     assert points[0] not in [trial.params for trial in plain.trials]
 
-    resumed, _ = run(task, n_trials=4, space=space, done=whole.trials[:1])
+    resumed, _ = run(task, n_trials=4, space=space, earlier_trials=whole.trials[:1])
     assert timeless(resumed.trials) == timeless(whole.trials)
 
 
@@ -198,7 +198,7 @@ def test_the_same_seed_gives_the_same_answer_in_one_go_or_resumed(family):
     for cut in (1, 5, 11):
         text = json.dumps([trial.as_json() for trial in whole.trials[:cut]])
         done = [Trial.from_json(trial) for trial in json.loads(text)]
-        resumed, paid = run(make_task(family), n_trials=12, done=done)
+        resumed, paid = run(make_task(family), n_trials=12, earlier_trials=done)
 
         assert timeless(resumed.trials) == timeless(whole.trials)
         assert [trial.number for trial in paid] == list(range(cut, 12))
@@ -211,7 +211,7 @@ def test_every_strategy_meets_n_trials(strategy):
     assert len(kept) == outcome.scored == 8
     assert outcome.params.keys() == {*SPACE.searched, *SPACE.fixed}
     assert all(5 <= trial.params["n_estimators"] <= 40 for trial in kept)
-    again, _ = run(make_task("xgboost"), strategy, done=kept[:4])
+    again, _ = run(make_task("xgboost"), strategy, earlier_trials=kept[:4])
     assert timeless(again.trials) == timeless(outcome.trials)
 
 

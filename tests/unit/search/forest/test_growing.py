@@ -196,7 +196,7 @@ def test_a_search_of_an_engine_with_whole_fits_only(model):
     def run(done=()):
         kept = []
         models = [make_candidate("auto", task, space, 4)]
-        _, outcome = search(models, 4, done=done, on_trial=kept.append)
+        _, outcome = search(models, 4, earlier_trials=done, on_trial=kept.append)
         return outcome, kept
 
     outcome, kept = run()

@@ -124,7 +124,7 @@ def test_a_resumed_search_ends_as_an_uninterrupted_one(model, n_trials, monkeypa
                 super().grow(trees)
 
         monkeypatch.setattr("dmls_core.search.forest.objective.Configuration", Watched)
-        resumed, again = search(task, n_trials=n_trials, done=restart(kept)[::-1])
+        resumed, again = search(task, n_trials=n_trials, earlier_trials=restart(kept)[::-1])
 
         assert comparable(resumed.trials) == comparable(whole.trials)
         assert resumed.params == whole.params
