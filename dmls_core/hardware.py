@@ -156,9 +156,18 @@ def peak_memory() -> int:
 
     ``getrusage`` would also count the parent's memory when it started this process.
     """
+    return _status_bytes("VmHWM")
+
+
+def mapped_memory() -> int:
+    """Return the resident bytes of the files that this process maps, such as its libraries; 0 if unknown."""
+    return _status_bytes("RssFile") + _status_bytes("RssShmem")  # files on a disk, and in a tmpfs
+
+
+def _status_bytes(name: str) -> int:
     try:
         with Path("/proc/self/status").open(encoding="ascii") as status:
-            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith(name))
     except (OSError, StopIteration):
         return 0
 

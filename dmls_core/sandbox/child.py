@@ -102,9 +102,10 @@ def _serve(memory: int, cpu_seconds: int) -> None:
 
 
 def _uses_much(memory: int) -> bool:
-    from dmls_core.hardware import peak_memory  # not before the limits are set
+    """Return whether a call has used a large part of the memory, in which libraries do not count."""
+    from dmls_core.hardware import mapped_memory, peak_memory  # not before the limits are set
 
-    return peak_memory() > memory // _LARGE_PART > 0
+    return peak_memory() - mapped_memory() > memory // _LARGE_PART > 0
 
 
 def _call(name: str, args: list[Any]) -> dict[str, Any]:

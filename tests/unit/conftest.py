@@ -61,16 +61,23 @@ def _children() -> Iterator[WarmSandbox]:
     warm.close()
 
 
+@pytest.fixture
+def _patches() -> Iterator[pytest.MonkeyPatch]:
+    """Patches that a test's ``monkeypatch.undo()`` leaves."""
+    with pytest.MonkeyPatch.context() as patches:
+        yield patches
+
+
 @pytest.fixture(autouse=True)
-def warm_sandbox(_children: WarmSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def warm_sandbox(_children: WarmSandbox, _patches: pytest.MonkeyPatch) -> None:
     """Let the calls of ``sandbox.run`` of all tests share children."""
-    monkeypatch.setattr(sandbox, "run", _children.run)
+    _patches.setattr(sandbox, "run", _children.run)
 
 
 @pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_fsync(_patches: pytest.MonkeyPatch) -> None:
     """Leave files in the page cache: a busy disk takes up to a second for each."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+    _patches.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from dmls_core import sandbox
@@ -69,6 +71,15 @@ def spin(seconds: float) -> None:
 
 def allocate(size: int) -> int:
     return len(bytearray(size))
+
+
+mapped: list[mmap.mmap] = []
+
+
+def map_file(path: str) -> None:
+    """Map a file until the process ends, and load all of it."""
+    with Path(path).open("rb") as file:
+        mapped.append(mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE | mmap.MAP_POPULATE, mmap.PROT_READ))
 
 
 def reject() -> None:

@@ -163,6 +163,15 @@ def test_a_worker_replaces_a_process_that_used_much_memory() -> None:
         assert worker.call(sandboxed.process) != first
 
 
+def test_a_worker_keeps_a_process_whose_libraries_are_large(tmp_path: Path) -> None:
+    library = tmp_path / "library.so"
+    library.write_bytes(bytes(200 << 20))
+    with Worker(Limits(memory=512 << 20)) as worker:
+        first = worker.call(sandboxed.process)
+        worker.call(sandboxed.map_file, str(library))
+        assert worker.call(sandboxed.process) == first
+
+
 def test_the_limit_of_cpu_time_counts_each_call_alone() -> None:
     with Worker(Limits(cpu_seconds=1)) as worker:
         first = worker.call(sandboxed.process)

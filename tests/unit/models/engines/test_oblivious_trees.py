@@ -58,7 +58,7 @@ def margins(model: treelite.Model, rows: np.ndarray) -> np.ndarray:
 def test_rows_on_and_next_to_every_border_have_the_librarys_sums(classes: int, depth: int) -> None:
     """All tests are of single-precision numbers, so the sums differ by the order of additions alone."""
     rows, target = make_rows(classes)
-    fitted = fit(classes, rows, target, depth=depth)
+    fitted = fit(classes, rows, target, depth=depth, n_estimators=10)
     model = fitted.to_treelite()
     rng = np.random.default_rng(0)
     for column, thresholds in borders(model).items():
