@@ -74,8 +74,8 @@ def fetch_data(
 
     A file whose hash is in ``hashes`` is not hashed again.
 
-    Raise ``DataError`` if a file is missing, a pipe or a device, or its ETag is not that of ``etags`` (empty: no
-    check).
+    Raise ``DataError`` if a file is missing, or a pipe or a device, or its ETag is not that of ``etags``
+    (empty: no check).
     """
     files: list[FetchedFile] = []
     hashes = hashes or KnownHashes(None)
