@@ -296,7 +296,8 @@ def state_folder() -> Path:
     """
     if home := ProcessSettings.from_environment().home:
         folder = Path(home).absolute()
-        if folder.exists() and not folder.is_dir():
+        # Those of a Path fail for a name that is too long.
+        if os.path.exists(folder) and not os.path.isdir(folder):  # noqa: PTH110, PTH112
             raise PlatformError(f"{ProcessSettings.variable('home')} must be a folder, not the file {folder}")
         return folder
     here = Path.cwd()

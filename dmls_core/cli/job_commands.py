@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -230,7 +231,7 @@ def open_root() -> Store:
     from dmls_core.store import open_store
 
     store = open_store(load_settings().require("root"))
-    if store.local and not Path(store.url).is_dir():
+    if store.local and not os.path.isdir(store.url):  # noqa: PTH112  Path's fails for a name that is too long
         raise PlatformError(
             f"{Settings.variable('root')}: there is no folder {store.url}; correct it, or create the folder"
         )

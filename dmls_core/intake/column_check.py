@@ -100,6 +100,9 @@ class Findings:
         return cls(tuple(ValidationIssue(**issue) for issue in document["issues"]), tuple(document["notes"]))
 
 
+_ALL_INTERVALS = "all rows are checked, also those of the current interval, which no run has read yet"
+
+
 def check_columns(
     store: Files, files: Sequence[ObjectInfo], data_format: str, spec: Spec, limits: IntakeLimits
 ) -> Findings:
@@ -203,7 +206,15 @@ def examine(paths: list[str], document: dict[str, Any], scope: str, share: float
         return {"issues": [], "notes": notes}
     with suppress(DataError):  # of a damaged file, whose issues say so already
         issues = tuple(_explained(issues, paths, spec))
+    if spec.chosen_by_run and spec.columns.time:
+        issues = tuple(map(_with_interval, issues))
     return {"issues": [issue.as_json() for issue in issues], "notes": []}
+
+
+def _with_interval(issue: ValidationIssue) -> ValidationIssue:
+    if not issue.line:
+        return issue
+    return replace(issue, hint="; ".join(filter(None, [issue.hint, _ALL_INTERVALS])))
 
 
 def _sheet_notes(file_format: Format, path: Path, data: Data) -> list[str]:

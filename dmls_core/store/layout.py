@@ -30,6 +30,8 @@ REQUESTS = "requests/"
 PROCESSES = "processes/"
 """Records of Triton's processes that ended."""
 WAITING = "waiting/"
+LONGEST_SHOWN = 100
+"""Characters of a wrong name that a message shows."""
 PROBES = "doctor/"
 """Objects that ``dmls doctor`` writes, reads and deletes."""
 
@@ -99,10 +101,11 @@ def name_issue(resource: str, name: str) -> ValidationIssue:
     """Return the issue of a name of a ``resource`` ("team" or "job") that ``is_name`` rejects."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     better = re.sub(r"[^a-z0-9_-]+", "-", folded).strip("-_")[:63]
+    shown = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}..."
     return ValidationIssue(
-        f"{name!r} cannot name a {resource}",
+        f"{shown!r} cannot name a {resource}",
         hint=f"rename it to {better!r}" if is_name(better) else "for example 'iris'",
-        found=name,
+        found=shown,
         expected="1 to 63 of a-z, 0-9, '-' and '_', starting with a letter or a digit",
     )
 

@@ -20,7 +20,9 @@ from dmls_core.errors import (
     ValidationIssue,
 )
 from dmls_core.hardware import find_gpus
+from dmls_core.intake.submissions import check_files_exist
 from dmls_core.models import engine_class, for_engine, load_spec
+from dmls_core.settings import SpecLimits
 from dmls_core.spec import Hyperparameter, ModelDefinition, Spec
 from dmls_core.store import open_store
 from dmls_core.store.layout import check_name
@@ -49,7 +51,7 @@ def read_spec(url: str) -> Spec:
     """Read ``spec.toml`` or an accepted spec's JSON; raise ``SpecError`` if it is missing or invalid."""
     folder, name = _split(url)
     try:
-        content = open_store(folder).get(name) if "://" in url else Path(url).read_bytes()
+        content = open_store(folder).get(name) if "://" in url else _read_local(Path(url))
     except (ObjectMissingError, FileNotFoundError, IsADirectoryError) as error:
         raise SpecError(ValidationIssue("there is no such file", file=url)) from error
     if not name.endswith(".json"):
@@ -60,6 +62,11 @@ def read_spec(url: str) -> Spec:
         raise SpecError(ValidationIssue("is not JSON", file=name)) from error
 
 
+def _read_local(path: Path) -> bytes:
+    with path.open("rb") as file:  # which a device has without end
+        return file.read(-1 if path.suffix == ".json" else SpecLimits.from_environment().bytes + 1)
+
+
 def fetch_data(
     urls: Sequence[str], etags: Sequence[str], scratch: Path, hashes: KnownHashes | None = None
 ) -> list[FetchedFile]:
@@ -67,12 +74,16 @@ def fetch_data(
 
     A file whose hash is in ``hashes`` is not hashed again.
 
-    Raise ``DataError`` if a file is missing, or its ETag is not that of ``etags`` (empty: no check).
+    Raise ``DataError`` if a file is missing, or a pipe or a device, or its ETag is not that of ``etags``
+    (empty: no check).
     """
     files: list[FetchedFile] = []
     hashes = hashes or KnownHashes(None)
     for number, url in enumerate(urls):
         requested_etag = etags[number] if etags else None
+        exists = "://" not in url and Path(url).exists() and not Path(url).is_dir()
+        if exists and (issues := check_files_exist([Path(url)])):
+            raise DataError(issues)
         try:
             path, etag = _fetch(url, requested_etag, scratch / "data" / str(number))
         except (ObjectMissingError, FileNotFoundError, IsADirectoryError) as error:

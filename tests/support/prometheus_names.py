@@ -21,7 +21,7 @@ def dmls_metrics() -> set[str]:
     rows = re.findall(r"^\| `(dmls_\w+)` \| (\w+)", table, re.MULTILINE)
     names = {name for name, _ in rows}
     names |= {f"{name}_{part}" for name, kind in rows if kind == "summary" for part in ("count", "sum")}
-    code = (ROOT / "dmls_core/serving/endpoint/model.py").read_text()
+    code = "".join(file.read_text() for file in (ROOT / "dmls_core/serving/endpoint").glob("*.py"))
     return names | set(re.findall(r'"(dmls_\w+_total)"', code))
 
 

@@ -76,6 +76,9 @@ def test_an_activated_environment_finds_its_platform_from_every_folder(
 def test_a_file_in_place_of_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DMLS_HOME", str(tmp_path / "file"))
     assert state_folder() == tmp_path / "file"
+    monkeypatch.setenv("DMLS_HOME", "x" * 300)
+    assert load_settings().root == ""
+    monkeypatch.setenv("DMLS_HOME", str(tmp_path / "file"))
     (tmp_path / "file").touch()
     with pytest.raises(PlatformError, match=r"^DMLS_HOME must be a folder, not the file .*/file$"):
         state_folder()

@@ -82,6 +82,11 @@ class TrainerTrigger(BaseTrigger):
                 # The trainer has ended and its result is in the store: the task must not fail now.
                 self.log.exception("cannot record the trainer's end; trying again")
                 await asyncio.sleep(RETRY_SECONDS)
+        if exit_.code and self.status is not None:
+            # The task says what follows, once a worker runs it.
+            reason = exit_.reason or f"exited with code {exit_.code}"
+            with suppress(DmlsError):
+                await in_thread(self._reporter(store).running, f"The trainer {reason}. No trainer runs now")
         yield TriggerEvent({"code": exit_.code, "reason": exit_.reason})  # type: ignore[no-untyped-call]
 
     async def _wait(self, runner: Runner, store: Store) -> TrainerExit:

@@ -31,6 +31,9 @@ def test_a_root_that_does_not_exist_has_no_jobs_to_list(dmls, monkeypatch, tmp_p
     done = dmls("jobs")
     assert done.code == 3
     assert f"DMLS_ROOT: there is no folder {tmp_path / 'nowhere'}" in done.err
+    monkeypatch.setenv("DMLS_ROOT", "x" * 300)
+    assert "DMLS_ROOT: there is no folder" in dmls("jobs").err
+    monkeypatch.setenv("DMLS_ROOT", str(tmp_path / "nowhere"))
     (tmp_path / "nowhere").mkdir()
     assert "no jobs yet" in dmls("jobs").err + dmls("jobs").out
 

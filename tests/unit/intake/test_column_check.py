@@ -136,6 +136,20 @@ def test_runs_that_choose_their_rows_check_them(tmp_path: Path) -> None:
     assert check(tmp_path, lines, chosen, 1) == []
 
 
+def test_a_row_that_no_run_has_read_yet_is_refused_with_that_hint(tmp_path: Path) -> None:
+    rows = "".join(f"{n},red,2026-01-{n},{'uv'[n % 2]}\n" for n in range(10, 30)) + "x,red,2026-01-31,u\n"
+    store = open_store(str(tmp_path))
+    store.put("data.csv", f"a,b,c,y\n{rows}".encode())
+    info = store.head("data.csv")
+    assert info
+    for schedule in ("", "[schedule]\ncron = '@weekly'\n"):
+        spec = load_spec((SPEC.replace('"y"', '"y"\ntime = "c"') + schedule).encode())
+        (issue,) = check_columns(store, [info], "csv", spec, IntakeLimits()).issues
+        assert (issue.line, issue.key) == (22, "a")
+        expected = "all rows are checked, also those of the current interval, which no run has read yet"
+        assert (expected in issue.hint) == bool(schedule)
+
+
 def test_a_large_file_is_sampled_all_over(tmp_path: Path) -> None:
     half = GOOD * 200_000
     (issue,) = check(tmp_path, half + "x,red,2,u\n" * (CHUNK * 2 // 10) + half)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,15 @@ def test_a_spec_in_toml_and_the_accepted_one_in_json_are_the_same(tmp_path: Path
     (tmp_path / "abc.json").write_bytes(spec.canonical())
 
     assert read_spec(str(tmp_path / "abc.json")) == spec == load_spec(SPEC)
+
+
+def test_a_pipe_or_a_device_is_no_data_and_no_endless_spec(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(DataError, match=f"{path}: this is a pipe or a device"):
+            fetch_data([str(path)], (), tmp_path)
+    with pytest.raises(SpecError, match="is too large"):
+        read_spec("/dev/zero")
 
 
 @pytest.mark.parametrize(

@@ -30,19 +30,20 @@ def test_cells_of_jobs_carry_their_headings_for_narrow_screens():
     assert "attr(data-label)" in (STATIC / "app.css").read_text()
 
 
-def test_a_long_folder_name_leaves_room_for_the_other_columns():
+@pytest.mark.parametrize("team", ["sea", "team" * 75])
+def test_a_long_folder_name_leaves_room_for_the_other_columns(team: str):
     name = "long" * 75
     unset = "message paused waiting models scores served drift next_run owner updated".split()
-    row = dict.fromkeys(unset, "") | {"team": "sea", "name": name, "state": "rejected", "score": None}
+    row = dict.fromkeys(unset, "") | {"team": team, "name": name, "state": "rejected", "score": None}
     template = environment().get_template("jobs_table.html")
     page, snapshot = (
         {"rows": [row], "states": {}, "total": 1},
         {"troubles": [], "complete": True, "as_of": ""},
     )
     shown = template.render(page=page, snapshot=snapshot, columns=[], query={"offset": 0}, pages={}, base="")
-    (link,) = re.findall(r'<a href="[^"]*" title="([^"]*)">sea/<b>([^<]*)</b>', shown)
-    assert link == (f"sea/{name}", formats.shorten(name, 63))
-    assert len(link[1]) == 63
+    (link,) = re.findall(r'<a href="[^"]*" title="([^"]*)">([^<]*)/<b>([^<]*)</b>', shown)
+    assert link == (f"{team}/{name}", formats.shorten(team, 63), formats.shorten(name, 63))
+    assert len(link[2]) == 63
 
 
 def test_ago_is_relative_to_now():

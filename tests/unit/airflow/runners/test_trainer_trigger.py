@@ -14,6 +14,7 @@ from dmls_core.airflow.runners import LOST, TrainerExit, trainer_events, trainer
 from dmls_core.airflow.runners.trainer_trigger import TrainerTrigger, record_exit
 from dmls_core.airflow.settings import AirflowSettings
 from dmls_core.errors import StoreError
+from dmls_core.intake import read_status, write_status
 from dmls_core.store import open_store
 
 
@@ -80,6 +81,30 @@ def test_the_last_lines_are_forwarded_and_an_outage_of_the_store_delays_the_resu
     assert TrainerTrigger.watched == 0
     document = json.loads(open_store(str(tmp_path)).get("runs/a/b/c/runner-1.json"))
     assert (document["key"], document["exit_code"]) == ("key", 0)
+
+
+@pytest.mark.parametrize(
+    ("ended", "message"),
+    [
+        (TrainerExit(0), "training 24/150"),
+        (TrainerExit(137, "was killed"), "The trainer was killed. No trainer runs now"),
+        (TrainerExit(3), "The trainer exited with code 3. No trainer runs now"),
+    ],
+)
+def test_the_status_says_at_once_that_no_trainer_runs(service, accept, root, monkeypatch, ended, message):
+    store, key = open_store(str(root)), accept("lab", "iris").run_key
+    monkeypatch.setattr(trainer_trigger, "open_root", lambda _: store)
+    write_status(store, "lab", "iris", "running", "training 24/150", run_key=key)
+    monkeypatch.setattr(service, "exit_of", lambda _: ended)
+    service.release.set()
+    run = {"team": "lab", "job": "iris", "run_key": key, "run": "", "backfill": False}
+
+    async def watch():
+        trigger = TrainerTrigger("key", "runs/lab/iris/k/", status={"run": run, "links": {}})
+        return [event.payload["code"] async for event in trigger.run()]
+
+    assert asyncio.run(watch()) == [ended.code]
+    assert read_status(store, "lab", "iris").message == message
 
 
 def test_a_kill_that_airflow_cancels_again_still_ends_the_trainer(service):
