@@ -122,8 +122,9 @@ def findings(home: Path) -> list[str]:
         done = subprocess.run([dmls, "doctor", "--json"], env=environment, capture_output=True, check=False)
         checks = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
         broken = [f"{name}: {one['message']}" for name, one in checks.items() if one["state"] == "broken"]
-        if not checks["airflow watchers"]["message"].startswith("3 watchers"):
-            broken.append(checks["airflow watchers"]["message"])
+        # Without an answer of Airflow in time, there is no such check.
+        if not checks.get("airflow watchers", {"message": ""})["message"].startswith("3 watchers"):
+            broken.append("three watchers are not there")
         if time.monotonic() > end or not broken:
             return broken
         time.sleep(1)
