@@ -34,7 +34,7 @@ TEAM = "upgrade"
 SPEC = data.SMALL_IRIS + '[deploy]\nmode = "auto"\n'
 COLUMNS, ROW = ("sepal_length", "sepal_width", "petal_length", "petal_width"), [[5.1, 3.5, 1.4, 0.2]]
 API = f"/dmls/api/v1/jobs/{TEAM}"
-SECONDS, HEALING = 900, 60
+SECONDS, HEALING = 900, 180
 STARTED = "started"
 
 
