@@ -10,7 +10,7 @@ import numpy as np
 from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.data_files import open_source
 from dmls_core.data.formats.detection import describe_numbers
-from dmls_core.data.leaks import CELLS, LEAST_ROWS, ROWS, draw_rows, find_relations, find_sum
+from dmls_core.data.leaks import CELLS, LEAST_ROWS, ROWS, draw_rows, find_relations, find_total
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
 from dmls_core.intake.data_notes import (
@@ -51,10 +51,8 @@ def leak_notes(table: Table) -> list[str]:
     relations = find_relations(names, matrix, [*texts, at] if table.labels else texts, [at])
     notes = relation_notes(relations, table.target_name)
     if not table.labels:
-        alone = [one for one in relations if one.concerns(table.target_name)]
-        others = {*texts, *(names.index(name) for one in alone for name in (one.column, one.other))}
-        numbers = [position for position in range(at) if position not in others]
-        notes += filter(None, [find_sum(names, matrix, numbers, at)])
+        numbers = [position for position in range(at) if position not in texts]
+        notes += filter(None, [find_total(names, matrix, numbers, relations, at)])
     return notes
 
 
