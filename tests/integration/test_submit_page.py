@@ -177,7 +177,7 @@ def test_the_page_asks_whether_a_text_is_a_value_and_reads_it_as_one(page: Page,
     )
     expect(page.locator("#balance")).to_contain_text("Mild")
     expect(page.locator("#balance")).not_to_contain_text("None")
-    page.locator("#reading summary").click()
+    expect(page.locator("#reading")).to_have_attribute("open", "")  # since something was detected
     page.get_by_label("Not missing").fill("None")
     page.get_by_label("Not missing").press("Tab")
     expect(page.locator("#remarks")).to_be_empty()
