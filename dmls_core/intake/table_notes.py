@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,11 +99,14 @@ def _text_notes(table: Table, rows: Sample, spec: Spec, *, complete: bool) -> li
 
 
 def _sample(path: Path) -> Sample | None:
-    """Return rows of a file; None if it is not named as a data file."""
-    try:
-        return sample_file(path, keys={})
-    except DataError:
-        return None
+    """Return rows of a file that was converted, whatever its name says; None if they cannot be read."""
+    with TemporaryDirectory() as folder:
+        link = Path(folder) / ("rows.parquet" if is_parquet(path) else "rows.csv")
+        link.symlink_to(path.absolute())
+        try:
+            return sample_file(link, keys={})
+        except DataError:
+            return None
 
 
 def _left_out(names: Sequence[str], spec: Spec) -> list[str]:

@@ -215,7 +215,7 @@ function relations(all, target, total, ignore) {
   return h("ul", { class: "note warn" }, total ? h("li", {}, h("strong", { text: total })) : null, sorted.map((one) => {
     const idle = one.column === target?.name ? one.other : one.column;
     return h("li", {},
-      own(one) ? h("strong", { text: one.message }) : one.message, " ",
+      own(one) ? h("strong", { text: one.both ? one.message.replace("one of them", idle) : one.message }) : one.message, " ",
       h("button", { type: "button", onclick: () => ignore(idle), text: `Ignore ${idle}` }));
   }));
 }

@@ -88,10 +88,14 @@ EUROPEAN = {"delimiter": ";", "decimal": ",", "thousands": "."}
         ("a;y\n1.234;u\n2.34;v\n12.345;u\n17;v\n", {"delimiter": ";"}),
         ("a;y\n1.234;u\n2.345;v\n12.345;u\n1234;v\n", {"delimiter": ";"}),
         ("a;y\n1\u2019234;u\n2\u2019345.5;v\n", {"delimiter": ";", "thousands": "'"}),
+        # A decimal comma in each cell splits all rows alike, too, into more cells.
+        ("a;b;y\n" + "1,5;2,5;0,5\n" * 40, {"delimiter": ";", "decimal": ","}),
+        ("1,5;2,5\n" * 40, {"delimiter": ";", "decimal": ",", "header": False}),
+        ("a,b,y\n" + "1;2,5|6,0\n" * 40, {}),
     ],
     ids=str,
 )
-def test_thousands(text: str, keys: dict[str, str]) -> None:
+def test_marks_and_delimiters(text: str, keys: dict[str, object]) -> None:
     assert detect("d.csv", text.encode()) == keys
 
 
