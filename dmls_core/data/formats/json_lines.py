@@ -40,8 +40,18 @@ class JsonLinesFormat(Format):
     keys = frozenset({"decimal", "thousands", "numbers"})
 
     def detect(self, head: bytes) -> Mapping[str, Any] | None:
-        """Return no keys; None if the text does not begin with an object."""
-        return {} if _OBJECT.match(head) else None
+        """Return how numbers that are texts are written; None if the text does not begin with an object."""
+        from dmls_core.data.formats.detection import ROWS, detect_notation
+
+        if not _OBJECT.match(head):
+            return None
+        texts: dict[str, list[str]] = {}
+        with suppress(ValueError, RecursionError):  # the last line may be cut
+            for line in head.splitlines()[:ROWS]:
+                row = json.loads(line) if line.strip() else {}
+                for name, value in row.items() if isinstance(row, dict) else ():
+                    texts.setdefault(name, []).append(value.strip() if isinstance(value, str) else "")
+        return detect_notation(texts)
 
     def convert(self, path: Path, data: Data, target: Path) -> None:
         """Write the objects as rows of a CSV."""
@@ -51,7 +61,7 @@ class JsonLinesFormat(Format):
         plain = target.with_name("lines")
         write_utf8(path, "utf-8", plain)
         frame = _read(path, plain)
-        columns = (_as_text(name, dtype) for name, dtype in frame.schema.items())
+        columns = (_as_text(name, dtype, data.notation(name)[0]) for name, dtype in frame.schema.items())
         write_table(frame.lazy().select(columns), frame.columns, data, target, above=0)
 
 
@@ -183,9 +193,11 @@ def _broken_key(line: str) -> str | None:
         return ""
 
 
-def _as_text(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Return a column as text in one line, so that a record is a line."""
+def _as_text(name: str, dtype: pl.DataType, decimal: str) -> pl.Expr:
+    """Return a column as text in one line, so that a record is a line, with the ``decimal`` mark."""
     import polars as pl
 
     column = pl.col(name).cast(pl.String)
+    if dtype.is_float():
+        return column.str.replace(".", decimal, literal=True)
     return column.str.replace_all(r"[\r\n]+", " ") if dtype == pl.String else column
