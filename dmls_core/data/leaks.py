@@ -253,6 +253,19 @@ class _SortedColumns:
         return errors
 
 
+def find_total(
+    names: Sequence[str],
+    matrix: NDArray[np.floating],
+    features: Collection[int],
+    relations: Collection[Relation],
+    target: int,
+) -> str:
+    """Return ``find_sum`` of the ``features`` that do not give the target away alone."""
+    alone = {name for one in relations if one.concerns(names[target]) for name in (one.column, one.other)}
+    summands = [at for at in features if at != target and names[at] not in alone]
+    return find_sum(names, matrix, summands, target)
+
+
 def find_sum(names: Sequence[str], matrix: NDArray[np.floating], columns: Sequence[int], target: int) -> str:
     """Return a sentence on ``columns`` whose weighted sum is the target in most rows; empty if none is.
 

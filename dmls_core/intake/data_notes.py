@@ -35,7 +35,15 @@ def relation_notes(relations: Sequence[Relation], target: str) -> list[str]:
     """Return the columns that give the target away, then those that give each other away."""
     of_target = [one for one in relations if one.concerns(target)]
     others = [one for one in relations if one.both and one not in of_target]
-    return [one.message for one in (*of_target, *others)[:MOST]]
+    return [_remedy(one, target) for one in (*of_target, *others)[:MOST]]
+
+
+def _remedy(relation: Relation, target: str) -> str:
+    """Return what to do about a relation: of the target and its twin, only one is a feature."""
+    if not (relation.both and relation.concerns(target)):
+        return relation.message
+    twin = relation.column if relation.other == target else relation.other
+    return f"{twin} and {target} hold the same information: take {twin} out of the features."
 
 
 def first_padded(values: Iterable[object]) -> str:

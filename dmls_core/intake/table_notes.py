@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from dmls_core.data.formats.base import is_parquet
 from dmls_core.data.formats.data_files import open_source
 from dmls_core.data.formats.detection import describe_numbers
-from dmls_core.data.leaks import CELLS, LEAST_ROWS, ROWS, draw_rows, find_relations, find_sum
+from dmls_core.data.leaks import CELLS, LEAST_ROWS, ROWS, draw_rows, find_relations, find_total
 from dmls_core.data.split.grouping import hash_rows
 from dmls_core.errors import DataError
 from dmls_core.intake.data_notes import (
@@ -51,10 +52,8 @@ def leak_notes(table: Table) -> list[str]:
     relations = find_relations(names, matrix, [*texts, at] if table.labels else texts, [at])
     notes = relation_notes(relations, table.target_name)
     if not table.labels:
-        alone = [one for one in relations if one.concerns(table.target_name)]
-        others = {*texts, *(names.index(name) for one in alone for name in (one.column, one.other))}
-        numbers = [position for position in range(at) if position not in others]
-        notes += filter(None, [find_sum(names, matrix, numbers, at)])
+        numbers = [position for position in range(at) if position not in texts]
+        notes += filter(None, [find_total(names, matrix, numbers, relations, at)])
     return notes
 
 
@@ -100,11 +99,14 @@ def _text_notes(table: Table, rows: Sample, spec: Spec, *, complete: bool) -> li
 
 
 def _sample(path: Path) -> Sample | None:
-    """Return rows of a file; None if it is not named as a data file."""
-    try:
-        return sample_file(path, keys={})
-    except DataError:
-        return None
+    """Return rows of a file that was converted, whatever its name says; None if they cannot be read."""
+    with TemporaryDirectory() as folder:
+        link = Path(folder) / ("rows.parquet" if is_parquet(path) else "rows.csv")
+        link.symlink_to(path.absolute())
+        try:
+            return sample_file(link, keys={})
+        except DataError:
+            return None
 
 
 def _left_out(names: Sequence[str], spec: Spec) -> list[str]:

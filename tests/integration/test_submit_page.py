@@ -168,8 +168,9 @@ def test_a_small_file_that_is_not_text_is_read_at_once(page: Page, tmp_path: Pat
 def test_the_page_asks_whether_a_text_is_a_value_and_reads_it_as_one(page: Page, tmp_path: Path):
     from playwright.sync_api import expect
 
-    rows = "".join(f"{at * 7 % 31},{at % 5},{('None', 'Mild', 'Severe')[at % 3]}\n" for at in range(60))
-    (tmp_path / "a.csv").write_text(f"age,a\u202eb,diagnosis\n{rows}")
+    texts = ("None", "Mild", "Severe")
+    rows = "".join(f"{at * 7 % 31},${at * 3 % 11},{at % 5},{texts[at % 3]}\n" for at in range(60))
+    (tmp_path / "a.csv").write_text(f"age,fee,a\u202eb,diagnosis\n{rows}")
     page.set_input_files("#file", tmp_path / "a.csv")
 
     expect(page.locator("#remarks")).to_contain_text(
@@ -178,8 +179,11 @@ def test_the_page_asks_whether_a_text_is_a_value_and_reads_it_as_one(page: Page,
     expect(page.locator("#columns")).to_contain_text(r"a\u202eb")
     expect(page.locator("#balance")).to_contain_text("Mild")
     expect(page.locator("#balance")).not_to_contain_text("None")
-    page.locator("#reading summary").click()
+    expect(page.locator("#reading")).to_have_attribute("open", "")  # since something was detected
     page.get_by_label("Not missing").fill("None")
     page.get_by_label("Not missing").press("Tab")
     expect(page.locator("#remarks")).to_be_empty()
     expect(page.locator("#balance")).to_contain_text("None")
+    # What was detected of a column stays, and is shown.
+    expect(page.locator("#reading-numbers")).to_have_text("fee (unit $)")
+    expect(page.get_by_label("Use fee as")).to_have_value("feature")

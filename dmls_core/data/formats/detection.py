@@ -212,6 +212,7 @@ def _decode(head: bytes) -> tuple[Encoding, str]:
 def _split(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
     """Return the delimiter that gives most rows the same number of cells, and the rows with their lines."""
     best, parsed = 0.0, (",", list[tuple[int, list[str]]]())
+    shares = {}
     for delimiter in _DELIMITERS:
         rows: list[tuple[int, list[str]]] = []
         reader = csv_reader(io.StringIO(text, newline=""), delimiter)
@@ -226,9 +227,17 @@ def _split(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
         width, count = widths.most_common(1)[0] if widths else (0, 0)
         share = count / max(1, sum(widths.values()))
         score = share * (1 - 1 / width) if width > 1 and share >= _SHARE else 0.0
-        if score > best + 1e-9 or delimiter == ",":
+        shares[delimiter] = share if score else 0.0
+        splits_numbers = parsed[0] == "," and shares[delimiter] >= shares[","] > 0 and _has_commas(rows)
+        if score > best + 1e-9 or delimiter == "," or splits_numbers:
             best, parsed = score, (delimiter, rows)
     return parsed
+
+
+def _has_commas(rows: Sequence[tuple[int, list[str]]]) -> bool:
+    """Return whether cells are numbers with a comma, at which a comma as delimiter would split them."""
+    cells = (cell.strip() for _, cells in rows for cell in cells if "," in cell)
+    return any(_NUMBER.fullmatch(cell) or _split_unit(cell) for cell in cells)
 
 
 @dataclass(frozen=True, slots=True)

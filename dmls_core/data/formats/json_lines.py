@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmls_core.data.formats.base import Format
+from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError, ValidationIssue
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:')
 _BLOCK = 1 << 20
+
+_LARGEST = 2**64
+"""Integers below are read."""
 
 _CELLS, _SPARSE = 5_000_000, 20
 """A table with more cells than this has a value in at least one of 20."""
@@ -35,8 +40,18 @@ class JsonLinesFormat(Format):
     keys = frozenset({"decimal", "thousands", "numbers"})
 
     def detect(self, head: bytes) -> Mapping[str, Any] | None:
-        """Return no keys; None if the text does not begin with an object."""
-        return {} if _OBJECT.match(head) else None
+        """Return how numbers that are texts are written; None if the text does not begin with an object."""
+        from dmls_core.data.formats.detection import ROWS, detect_notation
+
+        if not _OBJECT.match(head):
+            return None
+        texts: dict[str, list[str]] = {}
+        with suppress(ValueError, RecursionError):  # the last line may be cut
+            for line in head.splitlines()[:ROWS]:
+                row = json.loads(line) if line.strip() else {}
+                for name, value in row.items() if isinstance(row, dict) else ():
+                    texts.setdefault(name, []).append(value.strip() if isinstance(value, str) else "")
+        return detect_notation(texts)
 
     def convert(self, path: Path, data: Data, target: Path) -> None:
         """Write the objects as rows of a CSV."""
@@ -46,7 +61,7 @@ class JsonLinesFormat(Format):
         plain = target.with_name("lines")
         write_utf8(path, "utf-8", plain)
         frame = _read(path, plain)
-        columns = (_as_text(name, dtype) for name, dtype in frame.schema.items())
+        columns = (_as_text(name, dtype, data.notation(name)[0]) for name, dtype in frame.schema.items())
         write_table(frame.lazy().select(columns), frame.columns, data, target, above=0)
 
 
@@ -58,20 +73,8 @@ def _read(path: Path, plain: Path) -> pl.DataFrame:
     try:
         frame = pl.read_ndjson(plain, infer_schema_length=None)
     except pl.exceptions.PolarsError as error:
-        empty = True
-        with plain.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                empty = empty and not line.strip()
-                if line.strip() and (key := _broken_key(line)) is not None:
-                    message = "the line is not a JSON object"
-                    hint = "write each row as one object in a line of its own"
-                    issue = ValidationIssue(
-                        message, hint, file=path.name, line=number, key=key, found=line[:80].strip()
-                    )
-                    raise DataError(issue) from None
-        if empty:
-            hint = "upload it again with its rows"
-            raise DataError(ValidationIssue("the file is empty", hint, file=path.name)) from None
+        if issue := _first_issue(plain):
+            raise DataError(replace(issue, file=path.name)) from None
         raise error
     if nested := [name for name, dtype in frame.schema.items() if dtype.is_nested()]:
         message, hint = "contains lists or objects", "write one value per key"
@@ -80,6 +83,42 @@ def _read(path: Path, plain: Path) -> pl.DataFrame:
             [ValidationIssue(message, hint, file=path.name, line=lines_of[name], key=name) for name in nested]
         )
     return frame
+
+
+def _first_issue(plain: Path) -> ValidationIssue | None:
+    """Return the first value or line that cannot be part of a table; None if all can."""
+    booleans: dict[str, bool] = {}
+    empty = True
+    with plain.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            empty = False
+            if (key := _broken_key(line)) is not None:
+                message = "the line is not a JSON object"
+                hint = "write each row as one object in a line of its own"
+                return ValidationIssue(message, hint, line=number, key=key, found=line[:80].strip())
+            try:
+                row = load_json(line)
+            except DataError as error:
+                return replace(error.issues[0], line=number, column=None)
+            for name, value in row.items():
+                if message := _unfit(value, booleans.get(name)):
+                    return ValidationIssue(message, line=number, key=name, found=str(value)[:80])
+                if isinstance(value, bool | int | float):
+                    booleans[name] = isinstance(value, bool)
+    return ValidationIssue("the file is empty", "upload it again with its rows") if empty else None
+
+
+def _unfit(value: object, boolean: bool | None) -> str:
+    """Return why a value cannot be in a column, whose values so far are of ``boolean`` kind; mostly empty."""
+    if isinstance(value, list | dict):
+        return "contains lists or objects: write one value per key"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LARGEST:
+        return "is too large a number"
+    if isinstance(value, bool | int | float) and boolean == (not isinstance(value, bool)):
+        return f"other values of this key are {'true or false' if boolean else 'numbers'}"
+    return ""
 
 
 def _check_keys(path: Path, plain: Path) -> None:
@@ -91,12 +130,25 @@ def _check_keys(path: Path, plain: Path) -> None:
     rows = values = 0
     with plain.open("rb") as file:
         while lines := file.readlines(_BLOCK):
-            names = _KEY.findall(b"".join(lines))  # texts may look like keys
-            keys.update(names)
-            rows, values = rows + len(lines), values + len(names)
+            for number, line in enumerate(lines, start=rows + 1):
+                names = _KEY.findall(line)  # texts may look like keys
+                keys.update(names)
+                values += len(names)
+                if len(set(names)) < len(names):
+                    _check_repeated(path, line, number)
+            rows += len(lines)
             if _is_sparse(rows, len(keys), values):
                 _check_exactly(path, plain)
                 return
+
+
+def _check_repeated(path: Path, line: bytes, number: int) -> None:
+    """Raise ``DataError`` if an object repeats a key, of which programs read different values."""
+    try:
+        load_json(line)
+    except DataError as error:
+        if "occurs twice" in str(error):
+            raise DataError(replace(error.issues[0], file=path.name, line=number)) from None
 
 
 def _check_exactly(path: Path, plain: Path) -> None:
@@ -141,9 +193,11 @@ def _broken_key(line: str) -> str | None:
         return ""
 
 
-def _as_text(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Return a column as text in one line, so that a record is a line."""
+def _as_text(name: str, dtype: pl.DataType, decimal: str) -> pl.Expr:
+    """Return a column as text in one line, so that a record is a line, with the ``decimal`` mark."""
     import polars as pl
 
     column = pl.col(name).cast(pl.String)
+    if dtype.is_float():
+        return column.str.replace(".", decimal, literal=True)
     return column.str.replace_all(r"[\r\n]+", " ") if dtype == pl.String else column

@@ -148,9 +148,9 @@ def infer_schema(file: str, sample: Sample, target: str = "") -> FileSchema:
         for name, values, dtype in zip(sample.names, sample.columns, types, strict=True)
     )
     if target:
-        guess: TargetGuess | None = choose_target(columns, sample.columns, target, file)
+        guess: TargetGuess | None = choose_target(columns, sample.columns, target, file, not_missing)
     else:
-        guess = guess_target(columns, sample.columns)
+        guess = guess_target(columns, sample.columns, not_missing)
     if guess is None:
         raise DataError(
             ValidationIssue(
@@ -202,6 +202,8 @@ def _notes(
     target = guess.column
     # What gives a target away is worth a word once it is the target for sure.
     notes = relation_notes(guess.relations, target.name if guess.certain else "")
+    if guess.certain and (total := guess.totals.get(target.name)):
+        notes.append(total)
     if target.missing:
         prefix = "" if sample.complete else "In a sample, "
         cells = sample.columns[sample.names.index(target.name)]

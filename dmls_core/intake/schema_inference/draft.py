@@ -217,7 +217,7 @@ def _flaw(counts: Counter[str]) -> str:
     if 2 * sum(counts[text] for text in numbers) > counts.total():
         return f"numbers, but also {', '.join(repr(text[:20]) for text in others[:3])}"
     if others and all(map(_QUANTITY.fullmatch, counts)):
-        return f"numbers with different units, such as {others[0][:20]!r}"
+        return f"numbers with units, such as {others[0][:20]!r}"
     if all(map(_NESTED.fullmatch, counts)):
         return "JSON lists or objects: write their values into columns of their own"
     return ""

@@ -63,6 +63,9 @@ class InferredSchema(BaseModel):
     certain: bool = Field(description="Whether its name and position leave no doubt.")
     likely: list[str] = Field(description="Likely targets, the most likely first.")
     relations: list[ColumnRelation] = Field(description="Columns of the sample that give others away.")
+    totals: dict[str, str] = Field(
+        description="What to do about columns that are weighted sums of others, by name."
+    )
     task: Literal["classification", "regression"]
     document: dict[str, Any] = Field(description="A spec to start with, as an object.")
     toml: str = Field(description="The same spec as TOML.")

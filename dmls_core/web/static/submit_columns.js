@@ -100,7 +100,7 @@ export function showColumns(state, changed) {
   };
   const used = (name) => roleOf(columns, name) !== "out";
   summary(schema, target, choose);
-  put(byId("relations"), relations(schema.relations.filter((one) => used(one.column) && used(one.other)), target, ignore));
+  put(byId("relations"), relations(schema.relations.filter((one) => used(one.column) && used(one.other)), target, schema.totals[target?.name], ignore));
   put(byId("remarks"), schema.remarks.length ? h("ul", { class: "note warn" }, schema.remarks.map((text) => h("li", { text }))) : null);
   put(byId("left-out"), leftOut(schema, columns, target));
   balance(schema, target, state.document.search?.metric);
@@ -206,16 +206,16 @@ function likely(schema, choose) {
   );
 }
 
-/** Point out columns that give the target away, then those that give each other away. */
-function relations(all, target, ignore) {
+/** Point out columns that give the target away, also as the sum that `total` says, then those that give each other away. */
+function relations(all, target, total, ignore) {
   const own = (one) => one.other === target?.name || (one.both && one.column === target?.name);
   const found = all.filter((one) => one.both || own(one));
-  if (!found.length) return null;
+  if (!found.length && !total) return null;
   const sorted = found.sort((one, other) => own(other) - own(one)).slice(0, RELATIONS);
-  return h("ul", { class: "note warn" }, sorted.map((one) => {
+  return h("ul", { class: "note warn" }, total ? h("li", {}, h("strong", { text: total })) : null, sorted.map((one) => {
     const idle = one.column === target?.name ? one.other : one.column;
     return h("li", {},
-      own(one) ? h("strong", { text: one.message }) : one.message, " ",
+      own(one) ? h("strong", { text: one.both ? one.message.replace("one of them", idle) : one.message }) : one.message, " ",
       h("button", { type: "button", onclick: () => ignore(idle), text: `Ignore ${idle}` }));
   }));
 }

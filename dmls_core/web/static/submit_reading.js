@@ -24,6 +24,10 @@ const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 /** Return the texts in a list with commas between them: one may be "not available". */
 const textsOf = (text) => [...new Set(text.split(",").map((mark) => mark.trim()).filter(Boolean))];
 
+/** Return columns with their marks and units as text. */
+const numbersOf = (numbers) => Object.entries(numbers).map(([name, notation]) =>
+  `${name} (${Object.entries(notation).map(([key, value]) => `${key} ${value || "none"}`).join(", ")})`).join(", ");
+
 /** Return the keys of [data] on how a file is written that differ from their defaults. */
 export function readingOf(document) {
   const data = document?.data ?? {};
@@ -73,6 +77,8 @@ export function showReading({ file, keys, detected = [], sheets = [] }, choose) 
       id: "reading-skip_rows", type: "number", min: 0, max: 1000, step: 1, value: keys.skip_rows ?? 0,
       onchange: (event) => event.target.checkValidity() && set("skip_rows", event.target.valueAsNumber || 0),
     }), "Titles and notes that are not part of the table"),
+    keys.numbers && field("numbers", "Numbers of single columns", h("output", { id: "reading-numbers", text: numbersOf(keys.numbers) }),
+      "Read otherwise than the rest of the file; [data.numbers] in the spec has them"),
     texts("missing", "Marks of missing values", "Such as - or ?, with commas between them; empty cells always are missing"),
     texts("not_missing", "Not missing", "Of NA, N/A, n/a, NULL, null and None, those that are values of a category"),
   ));

@@ -35,7 +35,7 @@ def test_what_gives_the_target_away_and_what_is_left_out(tmp_path: Path) -> None
     outcome = admit(store, "growth", "iris")
     assert (outcome.state, outcome.issues) == ("accepted", ())
     assert outcome.notes == (
-        "alive and survived hold the same information: take one of them out of the features.",
+        "alive and survived hold the same information: take alive out of the features.",
         "5 of 65 rows have no target and were left out.",
         repeated_note(46, 60),
         *padded_notes([], [("zip", "00")]),

@@ -499,3 +499,23 @@ def test_a_column_of_a_sample_without_rows_is_told_by_its_type() -> None:
     found = infer_schema("a.parquet", Sample(("a", "b"), ((), ()), False, 5, ("Float64", "Boolean")))
 
     assert kinds(found) == {"a": "number", "b": "category"}
+
+
+def test_leaks_are_those_of_a_run() -> None:
+    tips = [round(abs(number), 2) for number in NUMBERS]
+    fares = [float(draw.randint(5, 60)) for _ in range(ROWS)]
+    totals = [fare + tip for fare, tip in zip(fares, tips, strict=True)]
+    taxi = look({"fare": fares, "tip": tips, "colour": CLASSES, "total": totals})
+    assert "fare and tip together give total away" in taxi.guess.totals["total"]
+    assert taxi.guess.totals["total"] not in taxi.notes  # it is not the target for sure
+    named = infer_schema(
+        "a.csv", read_sample("a.csv", csv_of({"t": tips, "f": fares, "y": totals}), complete=True), "y"
+    )
+    assert "t and f together give y away" in " ".join(named.notes)
+    illness = [draw.choice(["None", "Mild"]) for _ in range(ROWS)]
+    code = [{"None": "N0", "Mild": "M1"}[one] for one in illness]
+    content = csv_of({"code": code, "size": NUMBERS, "diagnosis": illness})
+    kept = infer_schema("a.csv", read_sample("a.csv", content, complete=True, keys={"not_missing": ["None"]}))
+    assert [one.message for one in kept.guess.relations] == [
+        "code and diagnosis hold the same information: take one of them out of the features."
+    ]

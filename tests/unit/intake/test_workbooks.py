@@ -76,6 +76,17 @@ def test_the_sheets_that_are_not_read_are_named(tmp_path: Path) -> None:
     assert not [note for note in findings(path, 'sheet = "Feb"').notes if "sheet" in note]
 
 
+def test_texts_of_a_workbook_have_the_notes_of_a_csv(tmp_path: Path) -> None:
+    rows = [[*row[:2], ("None", "Mild", "Severe")[at % 3]] for at, row in enumerate(ROWS)]
+    path = workbook(tmp_path / "d.xlsx", {"Data": [HEADER, *rows]})
+    (note,) = (note for note in findings(path).notes if note.startswith("Read as missing values"))
+    assert note == (
+        "Read as missing values: y ('None' in 14 rows). If 'None' is a value there, set [data] not_missing = "
+        '["None"].'
+    )
+    assert note in infer_file_schema(path)["notes"]
+
+
 def test_a_workbook_without_a_header(tmp_path: Path) -> None:
     path = workbook(tmp_path / "d.xlsx", {"Data": ROWS})
     assert infer_file_schema(path)["document"]["data"] == {"header": False}

@@ -14,8 +14,8 @@ from dmls_core.airflow.jobs.tasks.records import record_decision
 from dmls_core.airflow.links import LINKS
 from dmls_core.airflow.runs.status import report_failure
 from dmls_core.airflow.task_id import TaskId
-from dmls_core.html.formats import sentence
-from dmls_core.intake.status import NOT_DEPLOYED
+from dmls_core.html.formats import counted, sentence
+from dmls_core.intake.status import NOT_DEPLOYED, escape
 from dmls_core.store import Registry
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ApproveOperator(ApprovalOperator):
     ) -> Any:
         tracked, timeout = run.result_of(TaskId.REGISTER), run.job.spec.deploy.approval_timeout
         self.subject = f"Deploy {run.job.model_name} version {tracked['model_version']}?"
-        table = comparison_table(evaluated, candidate, champion)
+        table = comparison_table(evaluated, candidate, champion) + _warnings(evaluated)
         self.body = f"{table}\n\n[The report]({tracked['report']}) · [The run in MLflow]({tracked['url']})"
         deadline = ""
         if timeout:
@@ -175,6 +175,15 @@ def comparison_table(
         ]
     rows += [f"| rows | {compared['rows']:,} |"]
     return "\n".join(rows) + f"\n\n{sentence(compared['reason'])}."
+
+
+def _warnings(evaluated: Mapping[str, Any]) -> str:
+    """Return the warnings of the result's page in Markdown, below a table."""
+    warnings = evaluated.get("warnings", ())  # a run of an earlier release has none here
+    if not warnings:
+        return ""
+    listed = "\n".join(f"- {escape(warning)}" for warning in warnings)
+    return f"\n\n**{counted(len(warnings), 'warning')} about this score:**\n\n{listed}"
 
 
 def _summary(candidate: Candidate, champion: RegisteredVersion | None) -> str:

@@ -13,7 +13,7 @@ class EvaluateOperator(JobTask):
     """Check the run's files against their checksums and the score against ``[deploy] min_metric``."""
 
     def run_job(self, run: JobRun) -> dict[str, Any]:
-        """Return the candidate's score, metric and comparison, and whether it is good enough to deploy."""
+        """Return the candidate's score, comparison and warnings, and whether it is good enough to deploy."""
         result = read_result(run.job, run.store)
         for artifact in result["artifacts"]:
             stored = run.store.head(run.job.run_file(artifact["name"]))
@@ -31,4 +31,5 @@ class EvaluateOperator(JobTask):
             "direction": result["direction"],
             "good_enough": enough,
             "comparison": result.get("comparison"),
+            "warnings": result.get("warnings") or [],
         }

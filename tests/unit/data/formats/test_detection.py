@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -88,10 +89,14 @@ EUROPEAN = {"delimiter": ";", "decimal": ",", "thousands": "."}
         ("a;y\n1.234;u\n2.34;v\n12.345;u\n17;v\n", {"delimiter": ";"}),
         ("a;y\n1.234;u\n2.345;v\n12.345;u\n1234;v\n", {"delimiter": ";"}),
         ("a;y\n1\u2019234;u\n2\u2019345.5;v\n", {"delimiter": ";", "thousands": "'"}),
+        # A decimal comma in each cell splits all rows alike, too, into more cells.
+        ("a;b;y\n" + "1,5;2,5;0,5\n" * 40, {"delimiter": ";", "decimal": ","}),
+        ("1,5;2,5\n" * 40, {"delimiter": ";", "decimal": ",", "header": False}),
+        ("a,b,y\n" + "1;2,5|6,0\n" * 40, {}),
     ],
     ids=str,
 )
-def test_thousands(text: str, keys: dict[str, str]) -> None:
+def test_marks_and_delimiters(text: str, keys: dict[str, object]) -> None:
     assert detect("d.csv", text.encode()) == keys
 
 
@@ -181,7 +186,7 @@ def test_names_that_are_none() -> None:
     [
         (lambda n: "x" if n % 9 == 1 else f"{n}.5", "numbers, but also 'x'"),
         (lambda n: "EUR" if n == 0 else f"{n}.5", "numbers, but also 'EUR'"),
-        (lambda n: f"{'$€'[n % 2]}{n}.5", "numbers with different units, such as '$0.5'"),
+        (lambda n: f"{'$€'[n % 2]}{n}.5", "numbers with units, such as '$0.5'"),
         (lambda n: f'"[{n}; 2]"', "JSON lists or objects: write their values into columns of their own"),
         (lambda n: f"word {n * 7919}", "free text"),
     ],
@@ -207,3 +212,16 @@ def test_an_archive_has_one_file_which_may_be_in_a_folder(tmp_path: Path) -> Non
     assert convert(path, Data(), tmp_path / "out").read_text() == "x,y\n1,u\n2,v\n"
     with pytest.raises(DataError, match="must have one file"):
         read_sample("d.zip", archive("a.csv", "b.csv"), complete=True)
+
+
+def test_texts_of_json_lines_may_be_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rows = (
+        {"price": "1.234,50 €", "size": 2e-9, "y": "u"},
+        {"price": "45,06 €", "size": 1.5, "y": "v"},
+    )
+    path.write_text("\n".join(map(json.dumps, rows)))
+    keys = detect(path.name, path.read_bytes()[:-9])  # the head of a file may end anywhere
+    assert keys == {"format": "jsonl", "decimal": ",", "thousands": ".", "numbers": {"price": {"unit": "€"}}}
+    plain = convert(path, Data.model_validate(keys), tmp_path / "plain")
+    assert plain.read_text() == "price,size,y\n1234.50,2e-9,u\n45.06,1.5,v\n"

@@ -82,23 +82,33 @@ def test_approvers_of_a_team_are_asked_also_in_the_mode_auto(
     """A user who submits a spec with ``mode = "auto"`` cannot deploy alone."""
     spec = SPEC + f'[deploy]\nmode = "{mode}"\n'.encode()
     job = Job(accept("lab", "iris", spec=spec), load_spec(spec))
-    results = {"evaluate": evaluated(), "register": {"url": "", "report": "", "model_version": 1}}
+    warnings = ["*code* gives y away", "few rows"]
+    results = {
+        "evaluate": evaluated() | {"warnings": warnings},
+        "register": {"url": "", "report": "", "model_version": 1},
+    }
     settings = SimpleNamespace(mlflow_uri="", approvers={"lab": approvers})
     reporter = SimpleNamespace(links={}, report=lambda *_: None)
     run = SimpleNamespace(
         job=job, settings=settings, reporter=reporter, context={}, result_of=lambda task: results[task]
     )
-    asked, decided = [], []
+    asked, bodies, decided = [], [], []
     monkeypatch.setattr(approve, "open_run", lambda _: run)
     monkeypatch.setattr(approve, "_is_retired", lambda _: False)
     monkeypatch.setattr(approve, "record_decision", lambda _, decision: decided.append(decision))
     monkeypatch.setattr("dmls_core.tracking.registry.champion_of", lambda *_: None)
-    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, _: asked.append(self.assigned_users))
+
+    def ask(self: ApproveOperator, _: object) -> None:
+        asked.append(self.assigned_users)
+        bodies.append(self.body)
+
+    monkeypatch.setattr(ApprovalOperator, "execute", ask)
     ApproveOperator(task_id="approve").execute({})
     if mode == "auto" and not approvers:
         assert ([decision.deploy for decision in decided], asked) == ([True], [])
     else:
         assert (decided, asked) == ([], [[{"id": "ada", "name": "ada"}] if approvers else None])
+        assert "**2 warnings about this score:**\n\n- \\*code\\* gives y away\n- few rows\n" in bodies[0]
 
 
 @pytest.mark.parametrize(
