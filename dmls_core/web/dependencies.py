@@ -173,7 +173,7 @@ async def hold_prediction_slot(
     headers = request.headers
     size = headers.get("content-length", "")
     # A small file of Parquet may hold any number of rows.
-    if size.isdigit() and int(size) <= SMALL and PARQUET not in headers.get("content-type", ""):
+    if size.isdigit() and int(size) <= SMALL and PARQUET not in headers.get("content-type", "").lower():
         await request.body()
         slots = PREDICTIONS
     else:
