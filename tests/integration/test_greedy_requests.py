@@ -1,11 +1,13 @@
-"""Greedy callers of the REST API, against Airflow's API server and a real Triton: others are answered."""
+"""Greedy callers of the REST API and of Triton, on Airflow's API server and a real Triton: others get answers."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +15,8 @@ import polars as pl
 import psutil
 import pytest
 
+from dmls_core.devstack.triton import MEMORY_SHARE
+from dmls_core.hardware import available_memory
 from dmls_core.serving import Deployment
 from dmls_core.web.services.request_slots import SMALL
 from tests.bench.greedy import CSV, MIB, MODEL, ROW, addresses, table
@@ -94,3 +98,20 @@ def test_what_is_wrong_with_a_large_body_is_said_as_of_a_small_one(server: ApiSe
     wrong = table(ROWS).replace(b",red", b",red,1", 1)
     answer = httpx.post(server.predictions, content=wrong, headers=CSV | headers)
     assert (answer.status_code, answer.json()["detail"][:5]) == (422, "line ")
+
+
+def test_a_shape_ends_triton_and_no_other_process(triton: TritonProcess, server: ApiServer):
+    """The stand-in's server allocates what a shape says; it may not allocate the machine's memory."""
+    assert triton.process is not None
+    limits = Path(f"/proc/{triton.process.pid}/limits").read_text()
+    (limit,) = re.findall(r"Max data size +(\d+) ", limits)
+    assert int(limit) == available_memory() // MEMORY_SHARE
+    tensor = {"name": "input__0", "datatype": "FP32", "shape": [int(limit) // 12, 3], "data": [1.5]}
+    url = f"http://{triton.context.address('triton_http')}/v2/models/{MODEL}/infer"
+    with pytest.raises(httpx.HTTPError):
+        httpx.post(url, json={"inputs": [tensor]}, timeout=60)
+    triton.process.wait(60)
+    triton.stop()
+    triton.start()
+    headers = {"Authorization": f"Bearer {server.keys['other']}", "Content-Type": "application/json"}
+    assert httpx.post(server.predictions, content=ROW, headers=headers, timeout=60).status_code == 200
