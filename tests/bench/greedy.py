@@ -80,7 +80,8 @@ class Watched:
         self._others: Counter[bool] = Counter()
         self._slowest = 0.0
         self._memory: dict[str, int] = {"API server": 0, "children": 0, "Triton": 0}
-        self._threads = [threading.Thread(target=watch) for watch in (self._ask, self._predict, self._weigh)]
+        watches = self._ask, self._predict, self._weigh
+        self._threads = [threading.Thread(target=watch, daemon=True) for watch in watches]
 
     def while_sending(self, name: str) -> Row:
         """Send the requests of an attack, and return a row of the table."""

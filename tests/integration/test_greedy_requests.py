@@ -1,4 +1,4 @@
-"""Greedy callers of the REST API and of Triton, on Airflow's API server and a real Triton: others get answers."""
+"""Greedy callers of the REST API and of Triton, on real servers: others get answers."""
 
 from __future__ import annotations
 
