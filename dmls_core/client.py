@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -36,7 +37,8 @@ def connect(model: str, url: str, *, key: str = "", timeout: float = 60.0) -> Re
         model: ``<team>/<job>``.
         url: address of Airflow's API server, such as ``https://airflow.example``.
         key: an API key of the job or the team; by default the variable ``DMLS_API_KEY``.
-        timeout: seconds that a request may take.
+        timeout: seconds that a request may take; while the server is busy or your quota is used up, it is
+            sent again within them.
 
     Raises:
         UserError: ``model`` or ``url`` is wrong, or there is no key.
@@ -148,6 +150,17 @@ class RemoteModel:
         headers = {**self._headers, **({REQUEST_ID: request_id} if request_id else {})}
         address = self._address + ("?strict=true" if strict else "")
         request = Request(address, body.encode(), headers)  # noqa: S310 - connect checks the scheme
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                return self._open(request)
+            except HTTPError as error:
+                wait = error.headers.get("Retry-After", "")
+                if not wait.isdigit() or time.monotonic() + int(wait) > end:
+                    raise _error(error.code, error.read(), self._address) from None
+                time.sleep(int(wait))
+
+    def _open(self, request: Request) -> list[dict[str, Any]]:
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
                 self.request_ids.append(response.headers.get(REQUEST_ID, ""))
@@ -155,8 +168,8 @@ class RemoteModel:
                 self._ignored = int(counts[1]) if counts else 0
                 predictions: list[dict[str, Any]] = json.loads(response.read())
                 return predictions
-        except HTTPError as error:
-            raise _error(error.code, error.read(), self._address) from None
+        except HTTPError:
+            raise
         except (URLError, TimeoutError, ConnectionError) as error:
             raise ServingError(
                 f"{self._address} does not respond: {getattr(error, 'reason', error)}"
@@ -231,6 +244,6 @@ def _error(status: int, body: bytes, address: str) -> UserError | ServingError:
         return NotFoundError(detail)
     if status in (401, 403):
         return UserError(f"{address}: the API key is not accepted: {detail}")
-    if 400 <= status < 500:
+    if 400 <= status < 500 and status not in (408, 429):
         return DataError(issues or detail)
     return ServingError(f"{address} failed with {status}: {detail}")

@@ -30,8 +30,11 @@ reference; the OpenAPI document is at `/dmls/api/v1/openapi.json`.
   and `problems`: the errors in the input, each with `message`, `hint`, `file`, `line`, `column`, `key`,
   `found`, and `expected`.
 - **JSON** in requests is that of RFC 8259: a key that an object repeats, `NaN`, `Infinity` and `1e999` are errors.
-- **Limits**: a request body has at most 1 MiB; `POST /sniff` accepts 9 MiB, an uploaded part 32 MiB, and
-  `POST /scores/...` 512 MiB.
+- **Limits**: a request body has at most 1 MiB; `POST /predictions/...` accepts 32 MiB, an uploaded part 96 MiB,
+  `POST /scores/...` and `PUT /scoring/.../file` 512 MiB, and other routes that read a file 72 MiB. A client that keeps the
+  server waiting for more than 30 s and a second for each 64 KiB gets 408.
+- **Busy**: a few requests with large bodies run at a time, and a share of them for each caller; the others wait. 429 (your other
+  requests have your share) and 503 (requests of others) say in `Retry-After` after how many seconds to try again.
 - **Floats in a spec**: JSON does not distinguish 1 and 1.0, and specs do. A spec as JSON contains an integral
   float as `{"float": 1}`.
 """

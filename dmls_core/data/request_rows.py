@@ -1,7 +1,4 @@
-"""Rows in the body of a request or response: JSON, CSV or Parquet.
-
-This module is light: the sandbox imports it for each body in Parquet.
-"""
+"""Rows in the body of a request or response: JSON, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import io
 import json
 import math
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +20,6 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_core import sandbox
 from dmls_core.data.bad_cells import Place
 from dmls_core.data.encoder import BadCell
 from dmls_core.data.formats.csv_dialect import csv_reader, numbered
@@ -104,19 +99,15 @@ def read_rows(
 ) -> RequestRows:
     """Return the columns ``features`` of rows, ``None`` for a missing value.
 
-    A CSV is written as ``data`` says, by default with commas, decimal points and a header in UTF-8.
+    A CSV is written as ``data`` says, by default with commas, decimal points and a header in UTF-8. A small
+    body in Parquet may unpack to any size: call this in the sandbox for it.
 
     Raises:
         DataError: the rows are not of this format, there are none or too many, or they lack a column; with
             ``strict`` also if they have others.
     """
     if media_type == PARQUET:
-        with tempfile.TemporaryDirectory(prefix="dmls-predict-") as folder:
-            path = Path(folder) / "the request's body"  # as messages name it
-            path.write_bytes(content)
-            arguments = str(path), list(features), target, strict
-            columns, ignored = sandbox.run(read_parquet, *arguments, file=path.name)
-            return RequestRows(columns, ignored)
+        return _read_parquet(content, features, target, strict=strict)
     if media_type == JSON:
         return _read_json(content, features, target, strict=strict)
     # Imported here: pydantic is large, and no body in Parquet needs it.
@@ -193,12 +184,11 @@ def _shortest(values: Any) -> list[Any]:  # noqa: ANN401
     return pl.Series(values).cast(pl.String).cast(pl.Float64).to_list()
 
 
-def read_parquet(path: str, features: list[str], target: str, strict: bool) -> tuple[Columns, list[str]]:
-    """Return columns of a Parquet file, and the names of the others; called in the sandbox."""
+def _read_parquet(content: bytes, features: Sequence[str], target: str, *, strict: bool) -> RequestRows:
     import polars as pl
 
-    with readable(Path(path), "it is not Parquet", "send a Parquet file, or another media type"):
-        frame = pl.scan_parquet(path, glob=False)
+    with readable(Path("the request's body"), "it is not Parquet", "send Parquet, or another media type"):
+        frame = pl.scan_parquet(io.BytesIO(content))
         rows = int(frame.select(pl.len()).collect().item())
         names = frame.collect_schema().names()
         ignored = check_columns(dict.fromkeys(names), features, target, strict=strict)
@@ -212,7 +202,8 @@ def read_parquet(path: str, features: list[str], target: str, strict: bool) -> t
     texts = [name for name, dtype in table.schema.items() if not (dtype.is_numeric() or dtype == pl.Boolean)]
     numbers = [name for name, dtype in table.schema.items() if dtype.is_decimal()]
     values = table.with_columns(pl.col(texts).cast(pl.String), pl.col(numbers).cast(pl.Float64))
-    return {name: [_or_none(value) for value in column] for name, column in values.to_dict().items()}, ignored
+    columns = {name: [_or_none(value) for value in column] for name, column in values.to_dict().items()}
+    return RequestRows(columns, ignored)
 
 
 def _read_json(content: bytes, features: Sequence[str], target: str, *, strict: bool) -> RequestRows:

@@ -21,13 +21,14 @@ from pathlib import Path
 import psutil
 
 import dmls_core
-from dmls_core import extensions
+from dmls_core import extensions, sandbox
 from dmls_core.devstack import secret_arguments
 from dmls_core.devstack.context import Context
 from dmls_core.devstack.private_files import make_private_folder
 from dmls_core.devstack.programs import find_uv, make_environment
 from dmls_core.devstack.supervisor import Service, http_answers
 from dmls_core.errors import PlatformError
+from dmls_core.hardware import available_memory
 from dmls_core.serving.formats.base import serving_format
 from dmls_core.serving.formats.treelite.fil_backend import DESCRIPTIONS
 from dmls_core.serving.triton.backends import BackendKind
@@ -143,6 +144,9 @@ _RESTRICTED = ("model-repository", "shared-memory", "logging", "trace")
 
 _RESTRICTION = "TRITON_RESTRICTION"
 """Variable with the groups and the key, as Triton's arguments have them."""
+
+MEMORY_SHARE = 2
+"""The server with the stand-in may allocate 1/2 of the machine's memory."""
 
 USUAL_PLACE = "/opt/tritonserver/bin/tritonserver"
 _FIL_LIBRARY = "fil/libtriton_fil.so"
@@ -262,6 +266,10 @@ def triton_service(context: Context, server: TritonServer) -> Service:
             *(sys.executable, "-I", secret_arguments.__file__, str(server.program)),
             *("--http-restricted-api", f"@{_RESTRICTION}", "--grpc-restricted-protocol", f"@{_RESTRICTION}"),
         ]
+    if not server.genuine:
+        # It is of a release without --http-max-input-size: a request without a login makes it allocate any
+        # memory. Beyond this limit it ends, not another process of the machine, and is started again.
+        program = sandbox.command(program, available_memory() // MEMORY_SHARE, detached=True)
     return Service(
         name="triton",
         command=[

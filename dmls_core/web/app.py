@@ -11,6 +11,7 @@ from dmls_core.web.error_handlers import add_handlers
 from dmls_core.web.middleware import (
     PROBLEM_RESPONSE,
     BodyLimit,
+    Pace,
     PredictionCors,
     SameOrigin,
     SecurityHeaders,
@@ -65,6 +66,7 @@ def create_app() -> FastAPI:
         app.include_router(router, dependencies=login, include_in_schema=False)
     add_handlers(app)
     app.add_middleware(BodyLimit)
+    app.add_middleware(Pace)
     origins = allowed_origins()
     app.add_middleware(SameOrigin, origins=origins)
     app.add_middleware(PredictionCors, origins=origins)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,11 +14,13 @@ from starlette.concurrency import run_in_threadpool
 from dmls_core.airflow import api_keys, auth, database
 from dmls_core.airflow.auth import CurrentUser, DagAccessEntity, ResourceMethod, User
 from dmls_core.airflow.database import SessionDep
+from dmls_core.data.request_rows import PARQUET
 from dmls_core.store import layout
 from dmls_core.web import AIRFLOW
 from dmls_core.web.services.airflow_api import AirflowApi
 from dmls_core.web.services.job_index import JobQuery, Sort
 from dmls_core.web.services.request_quotas import seconds_over_quota
+from dmls_core.web.services.request_slots import FILES, PREDICTIONS, SCORES, SMALL, TABLES, Slots
 
 NAME = f"^{layout.NAME_PATTERN}$"
 MAX_ROWS = 500
@@ -136,30 +138,64 @@ TeamEditor = Annotated[TeamCaller, Depends(check_team_access)]
 _check_viewer = job_access("GET")
 
 
-async def check_predictor(request: Request, team: Team, name: Name) -> None:
-    """Accept an API key that opens the job, or a user who may see it; respond with 401 or 403 to others.
+async def check_predictor(request: Request, team: Team, name: Name) -> str:
+    """Return who predicts: an API key that opens the job, or a user who may see it.
 
-    Respond with 429 if the team has no request left in this minute.
+    Respond with 401 or 403 to others, and with 429 if the team has no request left in this minute.
     """
-    await _check_prediction_access(request, team, name)
+    caller = await _check_prediction_access(request, team, name)
     if seconds := seconds_over_quota(team):
         wait = math.ceil(seconds)
         detail = f"{team} has sent as many prediction requests as it may in a minute: try again in {wait} s"
         raise HTTPException(429, detail, {"Retry-After": str(wait)})
+    return caller
 
 
-async def _check_prediction_access(request: Request, team: str, name: str) -> None:
+async def _check_prediction_access(request: Request, team: str, name: str) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token.startswith(api_keys.PREFIX):
-        await run_in_threadpool(_check_viewer, team, name, await auth.current_user(request))
-        return
+        user = await auth.current_user(request)
+        return (await run_in_threadpool(_check_viewer, team, name, user)).user_name
     try:
         key = await run_in_threadpool(api_keys.read_key, token)
     except api_keys.ApiKeyError as error:
         raise HTTPException(401, str(error), {"WWW-Authenticate": "Bearer"}) from None
     if not key.opens(team, name):
         raise HTTPException(403, f"the API key {key.name!r} opens {key.scope}, not {team}/{name}")
+    return api_keys.PREFIX + key.id
+
+
+async def hold_prediction_slot(
+    request: Request, caller: Annotated[str, Depends(check_predictor)]
+) -> AsyncIterator[Slots]:
+    """Hold one of the slots for a body of this size until the response is sent."""
+    headers = request.headers
+    size = headers.get("content-length", "")
+    # A small file of Parquet may hold any number of rows.
+    if size.isdigit() and int(size) <= SMALL and PARQUET not in headers.get("content-type", "").lower():
+        await request.body()
+        slots = PREDICTIONS
+    else:
+        slots = TABLES
+    async with slots.hold(caller):
+        yield slots
+
+
+PredictionSlots = Annotated[Slots, Depends(hold_prediction_slot)]
+
+
+def _holding(slots: Slots) -> Callable[[User], AsyncIterator[None]]:
+    async def hold(user: Caller) -> AsyncIterator[None]:
+        async with slots.hold(user.get_name()):
+            yield
+
+    return hold
+
+
+FILE_SLOT = [Depends(_holding(FILES))]
+SCORE_SLOT = [Depends(_holding(SCORES))]
+"""``dependencies`` of a route whose body is large; its body must not be parsed by FastAPI."""
 
 
 def check_cluster_access(user: Caller) -> User:

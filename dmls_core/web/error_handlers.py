@@ -26,6 +26,7 @@ from dmls_core.errors import (
 )
 from dmls_core.serving.repository.locks import BusyError
 from dmls_core.web.middleware import HEADERS, MEDIA_TYPE, problem_details
+from dmls_core.web.services.request_slots import RETRY_SECONDS, BusyServerError
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ KEY_ELSEWHERE = "an API key only opens POST /predictions/...: other routes need 
 def add_handlers(app: FastAPI) -> None:
     """Register the handlers of this module with ``app``."""
     app.add_exception_handler(DmlsError, _dmls)
+    app.add_exception_handler(BusyServerError, _busy)
     app.add_exception_handler(HTTPException, _http)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]
     app.add_exception_handler(Exception, _crash)
@@ -74,6 +76,14 @@ async def _dmls(request: Request, error: Exception) -> Response:
     status = next(status for error_type, status in STATUSES if isinstance(error, error_type))
     problems = error.issues if isinstance(error, UserError) else ()
     return problem_response(request, status, str(error), problems)
+
+
+async def _busy(request: Request, error: Exception) -> Response:
+    by_caller = isinstance(error, BusyServerError) and error.by_caller
+    status = HTTPStatus.TOO_MANY_REQUESTS if by_caller else HTTPStatus.SERVICE_UNAVAILABLE
+    response = problem_response(request, status, str(error))
+    response.headers["Retry-After"] = str(RETRY_SECONDS)
+    return response
 
 
 def _has_key(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""JSON bodies of requests, which are parsed strictly."""
+"""JSON bodies of requests, which are parsed strictly, and only of users who have signed in."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 
+from dmls_core.airflow.auth import current_user
 from dmls_core.data.request_json import load_json
 from dmls_core.errors import DataError
+from dmls_core.web.dependencies import signed_in
 
 
 class Body(BaseModel):
@@ -38,6 +40,9 @@ class JsonRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
+            # FastAPI parses the body before it asks the dependencies.
+            if signed_in not in request.app.dependency_overrides:
+                await current_user(request)
             return await handler(JsonRequest(request.scope, request.receive))
 
         return handle

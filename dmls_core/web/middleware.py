@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,13 +68,21 @@ PREDICTIONS = "/api/v1/predictions/"
 """Paths below the app that pages of other origins may call."""
 
 LARGER_BODIES: tuple[tuple[str, int], ...] = (
-    ("/api/v1/sniff", 72 * MIB),
-    ("/api/v1/drops/", 96 * MIB),
+    (r"/api/v1/sniff", 72 * MIB),
+    (r"/api/v1/drops/[^/]+/[^/]+/uploads/", 96 * MIB),
+    (r"/api/v1/drops/", 72 * MIB),
     (PREDICTIONS, 32 * MIB),
-    ("/api/v1/scores/", 512 * MIB),
-    ("/api/v1/scoring/", 512 * MIB),
+    (r"/api/v1/scores/", 512 * MIB),
+    (r"/api/v1/scoring/[^/]+/[^/]+/file", 512 * MIB),
+    (r"/api/v1/scoring/", 72 * MIB),
 )
-"""(Prefix of the path below the app, bytes) of routes that accept more."""
+"""(Beginning of the path below the app as a regular expression, bytes) of routes that accept more."""
+
+PATIENCE = 30.0
+"""Seconds for which a client may keep the server waiting, to receive a body or to send a response."""
+
+PACE = 64 << 10
+"""Bytes for which it may keep the server waiting another second."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -110,7 +121,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         path = _path(scope)
-        limit = next((size for prefix, size in LARGER_BODIES if path.startswith(prefix)), BODY_LIMIT)
+        limit = next((size for beginning, size in LARGER_BODIES if re.match(beginning, path)), BODY_LIMIT)
         too_large = _problem(413, f"the body is larger than {limit:,} bytes")
         content_length = Headers(scope=scope).get("content-length", "0")
         if not content_length.isdigit() or int(content_length) > limit:
@@ -137,6 +148,67 @@ class BodyLimit:
             if started:
                 raise
             await too_large(scope, receive, send)
+
+
+class Pace:
+    """Middleware that ends requests whose client sends its body, or receives its response, too slowly.
+
+    Otherwise it would keep what the route holds meanwhile: memory, files, and a slot.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        receiving, sending = _Clock(), _Clock()
+        complete = started = False
+
+        async def timed_receive() -> Message:
+            nonlocal complete
+            if complete:  # It waits for the client to disconnect, while the route works.
+                return await receive()
+            message: Message = await receiving.wait(receive())
+            receiving.bytes += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            return message
+
+        async def timed_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            sending.bytes += len(message.get("body", b""))
+            await sending.wait(send(message))
+
+        try:
+            await self._app(scope, timed_receive, timed_send)
+        except SlowClientError:
+            if started:
+                raise
+            detail = f"the body arrived too slowly: less than {PACE:,} bytes a second"
+            await _problem(408, detail)(scope, receive, send)
+
+
+class SlowClientError(Exception):
+    """The client keeps the server waiting."""
+
+
+class _Clock:
+    """Counts the bytes that passed, and the seconds that the server waited for them."""
+
+    def __init__(self) -> None:
+        self.bytes, self.seconds = 0, 0.0
+
+    async def wait(self, transfer: Awaitable[Any]) -> Any:
+        started = time.monotonic()
+        try:
+            return await asyncio.wait_for(transfer, PATIENCE + self.bytes / PACE - self.seconds)
+        except TimeoutError:
+            raise SlowClientError from None
+        finally:
+            self.seconds += time.monotonic() - started
 
 
 class SameOrigin:

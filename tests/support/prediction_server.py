@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
 class Server(HTTPServer):
-    """Answers with the sum of each row, or with ``answer``."""
+    """Answers with the sum of each row, or with ``answer``; first refuses a request for each of ``waits``."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -15,6 +15,7 @@ class Server(HTTPServer):
         self.headers: list[dict[str, str]] = []
         self.answer: tuple[int, object] | None = None
         self.notes = ""
+        self.waits: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -29,10 +30,13 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         server.bodies.append(body)
         server.headers.append({**self.headers, "path": self.path})
-        status, answer = server.answer or (200, sums_of(body))
+        busy = 429, {"title": "Too Many Requests", "detail": "the server is busy"}
+        status, answer = busy if server.waits else server.answer or (200, sums_of(body))
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
+        if server.waits:
+            self.send_header("Retry-After", server.waits.pop(0))
         self.send_header("X-Request-ID", self.headers.get("X-Request-ID", "made"))
         if server.notes:
             self.send_header("DMLS-Notes", server.notes)

@@ -138,6 +138,16 @@ def test_wrong_rows_are_not_sent(rows, message):
         connect("lab/parts", "https://localhost", key="k").predict(rows)
 
 
+def test_a_busy_server_is_asked_again_as_often_as_there_is_time(server):
+    server.waits = ["0", "0"]
+    assert connect("lab/iris", server.url, key="k").predict([{"a": 1}])
+    assert len(server.bodies) == 3
+    server.waits = ["0", "61"]
+    with pytest.raises(ServingError, match="the server is busy"):
+        connect("lab/iris", server.url, key="k", timeout=60).predict([{"a": 1}])
+    assert len(server.bodies) == 5
+
+
 def test_an_address_a_model_and_a_key_are_needed(monkeypatch):
     monkeypatch.delenv("DMLS_API_KEY", raising=False)
     for arguments in (("parts", "https://h"), ("lab/parts", "h:80"), ("lab/parts", "file:///etc/passwd")):

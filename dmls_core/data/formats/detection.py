@@ -21,7 +21,7 @@ from dmls_core.errors import ValidationIssue
 if TYPE_CHECKING:
     from dmls_core.spec.values import Encoding
 
-_ROWS = 500
+ROWS = 500
 """Rows that are looked at."""
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -221,7 +221,7 @@ def _split(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
             for cells in reader:
                 rows.append((line, cells))
                 line = reader.line_num + 1
-                if len(rows) == _ROWS:
+                if len(rows) == ROWS:
                     break
         widths = Counter(len(cells) for _, cells in rows if cells)
         width, count = widths.most_common(1)[0] if widths else (0, 0)
@@ -408,7 +408,7 @@ def _is_headless(table: Sequence[Sequence[str]]) -> bool:
     def is_number(cell: str) -> bool:
         return bool(_NUMBER.fullmatch(cell.strip()))
 
-    body = table[1 : 1 + _ROWS]
+    body = table[1 : 1 + ROWS]
     columns = [
         at for at in range(len(table[0])) if all(is_number(row[at]) for row in body if row[at].strip())
     ]

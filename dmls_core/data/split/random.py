@@ -44,7 +44,7 @@ def split_by_class(codes: NDArray[np.integer], held_out: int, seed: int) -> tupl
 def _shares(counts: NDArray[np.integer], drawn: int, generator: np.random.RandomState) -> NDArray[np.integer]:
     """Return each class's part of ``drawn`` rows, by the largest remainders; a tie is decided at random."""
     exact = counts / counts.sum() * drawn
-    shares = np.floor(exact)
+    shares: NDArray[np.float64] = np.floor(exact)
     remainders = exact - shares
     missing = int(drawn - shares.sum())
     for remainder in np.unique(remainders)[::-1]:
@@ -54,4 +54,4 @@ def _shares(counts: NDArray[np.integer], drawn: int, generator: np.random.Random
         chosen = generator.choice(tied, size=min(len(tied), missing), replace=False)
         shares[chosen] += 1
         missing -= len(chosen)
-    return shares.astype(int)
+    return shares.astype(np.int64)

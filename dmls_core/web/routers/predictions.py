@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import uuid
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from dmls_core.data import request_rows
-from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Name, Team, check_predictor
+from dmls_core.web.dependencies import (
+    BINARY_BODY,
+    SCORE_SLOT,
+    JobViewer,
+    Name,
+    PredictionSlots,
+    Team,
+    check_predictor,
+)
 from dmls_core.web.json_requests import Body, JsonRoute
 from dmls_core.web.middleware import NOTES, REQUEST_ID
 from dmls_core.web.services import predictions, table_predictions
 from dmls_core.web.services.predictions import Prediction, Signature
+from dmls_core.web.services.request_slots import PREDICTIONS, run_prediction
+from dmls_core.web.services.table_predictions import RowsRequest
 
 router = APIRouter(tags=["Predictions"], route_class=JsonRoute)
 rows_router = APIRouter(tags=["Predictions"], dependencies=[Depends(check_predictor)])
@@ -38,7 +46,7 @@ def show_signature(caller: JobViewer) -> Signature:
 
 
 @router.post("/jobs/{team}/{name}/predict", summary="Predict one row")
-def predict(caller: JobViewer, body: Row, request: Request) -> Prediction:
+async def predict(caller: JobViewer, body: Row, request: Request) -> Prediction:
     """Return the live endpoint's prediction for one row, and its request in several languages.
 
     The snippets call `POST /predictions/...` with an API key.
@@ -46,7 +54,8 @@ def predict(caller: JobViewer, body: Row, request: Request) -> Prediction:
     Every column must be present; null is a missing value. Values outside of training are listed as warnings.
     """
     origin = f"{request.url.scheme}://{request.url.netloc}"
-    return predictions.predict_row(caller.team, caller.name, body.row, origin)
+    async with PREDICTIONS.hold(caller.user_name):
+        return await run_prediction(predictions.predict_row, caller.team, caller.name, body.row, origin)
 
 
 ROWS: dict[str, Any] = {
@@ -67,6 +76,7 @@ async def predict_rows(
     request: Request,
     team: Team,
     name: Name,
+    slots: PredictionSlots,
     request_id: Annotated[
         str,
         Header(
@@ -102,9 +112,11 @@ async def predict_rows(
         raise HTTPException(415, f"Content-Type must be one of {', '.join(request_rows.MEDIA_TYPES)}")
     accept = _accepted(request.headers.get("accept", ""))
     request_id = request_id or uuid.uuid4().hex
-    content = await request.body()
-    predict_table = partial(table_predictions.predict_table, strict=strict)
-    predicted = await run_in_threadpool(predict_table, team, name, content, sent, accept, request_id)
+    table = RowsRequest(team, name, sent, accept, request_id, strict)
+    if slots is PREDICTIONS:
+        predicted = await table_predictions.predict_content(table, await request.body())
+    else:
+        predicted = await table_predictions.predict_stream(table, request.stream())
     notes = {NOTES: predicted.notes} if predicted.notes else {}
     return Response(predicted.content, media_type=accept, headers={REQUEST_ID: request_id, **notes})
 
@@ -125,6 +137,7 @@ def _accepted(header: str) -> str:
     summary="Score a CSV",
     openapi_extra=BINARY_BODY,
     response_class=StreamingResponse,
+    dependencies=SCORE_SLOT,
 )
 async def score(
     request: Request,

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from dmls_core.web.dependencies import BINARY_BODY, JobViewer, Submitter
+from dmls_core.web.dependencies import BINARY_BODY, FILE_SLOT, JobViewer, Submitter
 from dmls_core.web.services import scored_files
 from dmls_core.web.services.scored_files import FileCheck, ScoredFile, ScoredFiles
 
@@ -29,7 +29,9 @@ def list_scored_files(caller: JobViewer) -> ScoredFiles:
     return scored_files.list_scored_files(caller.team, caller.name)
 
 
-@router.post("/check", summary="Check a file before its upload", openapi_extra=BINARY_BODY)
+@router.post(
+    "/check", summary="Check a file before its upload", openapi_extra=BINARY_BODY, dependencies=FILE_SLOT
+)
 async def check_file(request: Request, caller: Submitter, file: File, size: Size) -> FileCheck:
     """Return the columns of a file, or 422 if the served version cannot predict its rows.
 
@@ -41,7 +43,9 @@ async def check_file(request: Request, caller: Submitter, file: File, size: Size
     )
 
 
-@router.put("/file", summary="Submit a file", status_code=202, openapi_extra=BINARY_BODY)
+@router.put(
+    "/file", summary="Submit a file", status_code=202, openapi_extra=BINARY_BODY, dependencies=FILE_SLOT
+)
 async def submit_file(request: Request, caller: Submitter, file: File) -> ScoredFile:
     """Write a file of up to 512 MiB to `scoring/`; it replaces a file of the same name.
 

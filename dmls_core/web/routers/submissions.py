@@ -12,6 +12,7 @@ from dmls_core.spec.data_table import Data
 from dmls_core.store.base import MAX_PARTS
 from dmls_core.web.dependencies import (
     BINARY_BODY,
+    FILE_SLOT,
     NAME,
     Caller,
     FileName,
@@ -111,7 +112,10 @@ def show_catalogue() -> dict[str, Any]:
 
 
 @router.post(
-    "/sniff", summary="Infer the schema of a file", openapi_extra=BINARY_BODY, dependencies=WITH_ROLE
+    "/sniff",
+    summary="Infer the schema of a file",
+    openapi_extra=BINARY_BODY,
+    dependencies=[*WITH_ROLE, *FILE_SLOT],
 )
 async def infer_schema(
     request: Request,
@@ -158,13 +162,15 @@ def show_submission(
     return submissions.read_submission(caller.team, caller.name, fingerprint)
 
 
-@router.get("/drops/{team}/{name}/sniff", summary="Infer the schema of a file in S3")
+@router.get("/drops/{team}/{name}/sniff", summary="Infer the schema of a file in S3", dependencies=FILE_SLOT)
 def infer_stored_schema(caller: Submitter, file: FileName, data: Reading) -> InferredSchema:
     """Infer the schema of a data file in a job's folder."""
     return stored_schema.infer_stored_schema(caller.team, caller.name, file, data)
 
 
-@router.post("/drops/{team}/{name}/estimate", summary="Estimate the time and memory of a run")
+@router.post(
+    "/drops/{team}/{name}/estimate", summary="Estimate the time and memory of a run", dependencies=FILE_SLOT
+)
 def estimate(caller: Submitter, body: EstimateBody) -> Estimate:
     """Time a few small fits on a sample of the data, as `dmls plan` does; takes seconds."""
     if body.sample is None:
@@ -183,6 +189,7 @@ def start_upload(caller: Changer, file: FileName, size: Size) -> StartedUpload:
     summary="Upload a part",
     status_code=204,
     openapi_extra=BINARY_BODY,
+    dependencies=FILE_SLOT,
 )
 async def write_part(
     request: Request,

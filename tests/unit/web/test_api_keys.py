@@ -86,7 +86,7 @@ def admin(
 def analyst(admin: TestClient, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """The REST API for someone without a login, with models that answer everything."""
     predicted = TablePredictions(PREDICTED, "empty-row=1")
-    monkeypatch.setattr(table_predictions, "predict_table", lambda *_, **__: predicted)
+    monkeypatch.setattr(table_predictions, "_predict", lambda *_: predicted)
     del admin.app.dependency_overrides[signed_in]  # type: ignore[attr-defined]
     return TestClient(admin.app, raise_server_exceptions=False)
 
@@ -282,7 +282,7 @@ def test_no_key_is_logged(
     ask(analyst, key)
     ask(analyst, key, "lab/wine")
     ask(analyst, key[:-1])
-    monkeypatch.setattr(table_predictions, "predict_table", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(table_predictions, "_predict", lambda *_: 1 / 0)
     assert ask(analyst, key)[0] == 500
     api_keys.revoke_key(made.id, "lab", "iris", "ada")
     secret = key.rpartition("_")[2][:-1]

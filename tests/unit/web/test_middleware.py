@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 from airflow.api_fastapi.app import create_auth_manager
 from fastapi import Request
 from fastapi.testclient import TestClient
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from dmls_core.errors import PlatformError
 from dmls_core.settings import CORS_ORIGINS
+from dmls_core.testing.stores import run_coroutine
+from dmls_core.web import middleware
 from dmls_core.web.app import create_app
-from dmls_core.web.middleware import BODY_LIMIT, HEADERS, PREDICTIONS, allowed_origins
+from dmls_core.web.middleware import BODY_LIMIT, HEADERS, PREDICTIONS, Pace, allowed_origins
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
@@ -141,3 +146,48 @@ def test_what_is_no_origin_is_refused(monkeypatch: pytest.MonkeyPatch, text: str
     monkeypatch.setenv(CORS_ORIGINS, f"{SHOP},{text}")
     with pytest.raises(PlatformError, match=CORS_ORIGINS):
         allowed_origins()
+
+
+@pytest.mark.parametrize(
+    ("chunk", "pause", "status"),
+    [(1 << 16, 0.01, 200), (1, 0.01, 408), (1 << 16, 5.0, 408)],
+)
+def test_a_client_may_not_send_its_body_slowly(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, pause: float, status: int
+):
+    """A quick client has more time for more bytes; a slow one, or one that stops, is refused."""
+    monkeypatch.setattr(middleware, "PATIENCE", 0.05)
+    sent: list[Message] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["more_body"]:
+            pass
+        await Response()(scope, receive, send)
+
+    async def ask() -> None:
+        chunks = iter(range(10, -1, -1))
+
+        async def receive() -> Message:
+            await asyncio.sleep(pause)
+            return {"type": "http.request", "body": bytes(chunk), "more_body": next(chunks) > 0}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await Pace(app)({"type": "http", "method": "POST", "path": "/", "headers": []}, receive, send)
+
+    run_coroutine(ask())
+    assert sent[0]["status"] == status
+
+
+def test_a_client_may_not_read_its_response_slowly(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(middleware, "PATIENCE", 0.01)
+
+    async def ask() -> None:
+        async def send(message: Message) -> None:
+            await asyncio.sleep(5 if message["type"] == "http.response.body" else 0)
+
+        await Pace(Response(b"x"))({"type": "http"}, None, send)  # type: ignore[arg-type]
+
+    with pytest.raises(middleware.SlowClientError):
+        run_coroutine(ask())

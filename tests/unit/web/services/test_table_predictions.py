@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from dmls_core.errors import DataError
 from dmls_core.models import load_spec
 from dmls_core.store import Registry, open_store
 from dmls_core.web.services import predictions, table_predictions
-from dmls_core.web.services.table_predictions import predict_table
+from dmls_core.web.services.table_predictions import RowsRequest, predict_content
 
 ENCODER = Encoder(
     (NumberFeature("price"), NumberFeature("share"), CategoryFeature("city", ("Köln", "Bonn"))), Target("y")
@@ -51,12 +52,13 @@ def sent(tmp_path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     monkeypatch.setattr(table_predictions, "airflow_settings", lambda: SimpleNamespace(triton_grpc=""))
     monkeypatch.setattr(table_predictions, "open_repository", lambda _: None)
     monkeypatch.setattr(table_predictions, "read_served_encoder", lambda *_: (1, ENCODER))
-    monkeypatch.setattr("dmls_core.serving.predict.connect.connect", lambda *_, **__: nullcontext(served))
+    monkeypatch.setattr("dmls_core.serving.predict.request.connect", lambda *_, **__: nullcontext(served))
     return tables
 
 
 def predict(content: bytes, media_type: str) -> str:
-    return predict_table("lab", "rent", content, media_type, JSON, "id", strict=False).notes
+    request = RowsRequest("lab", "rent", media_type, JSON, "id", strict=False)
+    return asyncio.run(predict_content(request, content)).notes
 
 
 def test_rows_of_the_trainings_file_are_predicted_as_they_are(sent):
