@@ -24,10 +24,10 @@ ADDRESS = "https://airflow.example"
 
 
 class Setosa(BaseHTTPRequestHandler):
-    """Predicts one class for every row of a CSV."""
+    """Predicts one class for every row of a request in JSON."""
 
     def do_POST(self) -> None:
-        rows = self.rfile.read(int(self.headers["Content-Length"])).decode().splitlines()[1:]
+        rows = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         answer = json.dumps([{"prediction": "setosa", "probability_setosa": 0.98}] * len(rows)).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))

@@ -83,10 +83,9 @@ class TrainerTrigger(BaseTrigger):
                 self.log.exception("cannot record the trainer's end; trying again")
                 await asyncio.sleep(RETRY_SECONDS)
         if exit_.code and self.status is not None:
-            # The task says what follows, once a worker runs it.
             reason = exit_.reason or f"exited with code {exit_.code}"
             with suppress(DmlsError):
-                await in_thread(self._reporter(store).running, f"The trainer {reason}. No trainer runs now")
+                await in_thread(self._reporter(store).trainer_ended, reason)
         yield TriggerEvent({"code": exit_.code, "reason": exit_.reason})  # type: ignore[no-untyped-call]
 
     async def _wait(self, runner: Runner, store: Store) -> TrainerExit:

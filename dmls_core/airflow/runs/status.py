@@ -13,7 +13,7 @@ from dmls_core.airflow.runs.job import Job, admitted_job_of, job_of
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import DmlsError, StoreError, UserError
-from dmls_core.intake import State, update_run_status
+from dmls_core.intake import State, read_status, update_run_status
 from dmls_core.store import Store, layout
 from dmls_core.visible_text import visible_lines
 
@@ -50,6 +50,12 @@ class StatusReporter:
     def running(self, message: str) -> None:
         """Write the run's current activity."""
         self.report("running", message)
+
+    def trainer_ended(self, reason: str) -> None:
+        """Write that no trainer runs, until the task says what follows; not over a stop that is reported."""
+        status = read_status(self._store, self._run["team"], self._run["job"])
+        if status is None or status.state != "failed":
+            self.running(f"The trainer {reason}. No trainer runs now")
 
     def interrupted(self, *, retried: bool) -> None:
         """Write that the training was ended from outside, and what follows."""

@@ -79,12 +79,12 @@ def make_snippets(url: str, row: Mapping[str, Any]) -> list[Snippet]:
         return snippets
     note = _describe(row)
     return [
-        each.model_copy(update={"code": f"{_COMMENTS[each.language]} {note}\n{each.code}"})
+        each.model_copy(update={"code": f"{COMMENTS[each.language]} {note}\n{each.code}"})
         for each in snippets
     ]
 
 
-_COMMENTS = {"curl": "#", "Python": "#", "JavaScript": "//", "R": "#", "Power Query": "//", "SQL": "--"}
+COMMENTS = {"curl": "#", "Python": "#", "JavaScript": "//", "R": "#", "Power Query": "//", "SQL": "--"}
 """What begins a comment in each language."""
 
 

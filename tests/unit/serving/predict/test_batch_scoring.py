@@ -68,7 +68,7 @@ def test_the_record_says_what_is_unlike_the_training(score, store):
 
 
 def test_a_strict_file_with_rows_unlike_the_training_is_refused(score, store):
-    unlike = r"strict/may.csv: row 2: all columns of the model are missing"
+    unlike = r"strict/may.csv:3: row 2: all columns of the model are missing"
     with pytest.raises(DataError, match=unlike):
         score("strict/may.csv", b"id,length,width\n7,1,0\n8,,\n")
     assert read_record(store, *JOB, "strict/may.csv").state == "failed"
