@@ -52,7 +52,7 @@ def test_the_example_in_the_docstring_does_what_it_shows(parts):
     )
     results = doctest.DocTestRunner().run(test, out=failures.append)
     assert failures == []
-    assert results.attempted == 3
+    assert results.attempted == 4
 
 
 @pytest.mark.parametrize("n_rows", [1, 200, 20_000])
