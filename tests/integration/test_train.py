@@ -228,7 +228,7 @@ def test_killed_and_started_again_it_pays_no_trial_twice(iris: Path):
 
     assert process.returncode == 0, stderr
     result = json.loads(stdout)
-    assert f"found {len(paid)} trial" in stderr
+    assert f"continuing after {len(paid)} trial" in stderr
     went_on = 0
     for name, content in paid.items():
         before, now = json.loads(content), json.loads((iris / "out/trials" / name).read_bytes())
