@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -85,13 +85,15 @@ def update_run_status(
     errors: Iterable[ValidationIssue | Mapping[str, Any]] = (),
     links: Mapping[str, str] | None = None,
     run: str = "",
+    unless: Collection[State] = (),
 ) -> bool:
     """Update the status with the progress of a run; return False if nothing was written.
 
     ``run_key`` is the key of the job's accepted version; ``run`` is that of a run that selected its data.
 
     Nothing is written if the job is retired or has another run, or if a newer version was rejected or is
-    incomplete: its errors must stay visible. Links of the same run are merged.
+    incomplete: its errors must stay visible. Nor is a state of ``unless`` replaced. Links of the same run are
+    merged.
 
     Raises:
         StoreError: the status could not be written.
@@ -102,6 +104,8 @@ def update_run_status(
 
     def updated(before: Status | None) -> Status | None:
         if before and before.state in {"waiting", "rejected"} and before.fingerprint != record.fingerprint:
+            return None
+        if before and before.state in unless:
             return None
         same = before if before and before.run_key == run_key else None
         earlier = same.links if same and same.run == run else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ from dmls_core.airflow.runs.job import Job, admitted_job_of, job_of
 from dmls_core.airflow.settings import airflow_settings, airflow_url, open_root
 from dmls_core.airflow.task_id import TaskId
 from dmls_core.errors import DmlsError, StoreError, UserError
-from dmls_core.intake import State, read_status, update_run_status
+from dmls_core.intake import State, update_run_status
 from dmls_core.store import Store, layout
 from dmls_core.visible_text import visible_lines
 
@@ -53,9 +53,7 @@ class StatusReporter:
 
     def trainer_ended(self, reason: str) -> None:
         """Write that no trainer runs, until the task says what follows; not over a stop that is reported."""
-        status = read_status(self._store, self._run["team"], self._run["job"])
-        if status is None or status.state != "failed":
-            self.running(f"The trainer {reason}. No trainer runs now")
+        self.report("running", f"The trainer {reason}. No trainer runs now", unless={"failed"})
 
     def interrupted(self, *, retried: bool) -> None:
         """Write that the training was ended from outside, and what follows."""
@@ -64,8 +62,18 @@ class StatusReporter:
         else:
             self.report("failed", INTERRUPTED)
 
-    def report(self, state: State, message: str, errors: list[dict[str, Any]] | None = None) -> None:
-        """Write the status, never over that of a newer submission; a backfill is only logged."""
+    def report(
+        self,
+        state: State,
+        message: str,
+        errors: list[dict[str, Any]] | None = None,
+        *,
+        unless: Collection[State] = (),
+    ) -> None:
+        """Write the status, never over that of a newer submission or one of ``unless``.
+
+        A backfill is only logged.
+        """
         if self._run["backfill"]:
             log.info("%s: %s", state, visible_lines(message))
             return
@@ -79,6 +87,7 @@ class StatusReporter:
             message=message,
             errors=errors or [],
             links=self.links,
+            unless=unless,
         )
 
 

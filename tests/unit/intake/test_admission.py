@@ -68,7 +68,10 @@ def test_how_a_run_goes_is_not_forgotten_by_looking_again(store: Store) -> None:
     assert status
     assert status.fingerprint == find_submissions(store)[0].fingerprint != record.fingerprint
     assert status.links == {"a": "http://a"}
-    assert update_run_status(store, "growth", "iris", record.run_key, "failed", "later")
+    assert update_run_status(store, "growth", "iris", record.run_key, "failed", "stopped by a person")
+    late = "running", "no trainer runs now"
+    assert not update_run_status(store, "growth", "iris", record.run_key, *late, unless={"failed"})
+    assert "stopped by a person" in page(store)
 
 
 def test_a_check_that_takes_long_is_told_and_leaves_no_trace(store: Store) -> None:
