@@ -148,6 +148,10 @@ _RESTRICTION = "TRITON_RESTRICTION"
 MEMORY_SHARE = 2
 """The server with the stand-in may allocate 1/2 of the machine's memory."""
 
+THREAD_STACK = 2 << 20
+"""Bytes of the stack of a thread there. Each model has a dozen threads: with the usual 8 MiB, a hundred
+models would have half of the memory of a small machine in stacks that they never use."""
+
 USUAL_PLACE = "/opt/tritonserver/bin/tritonserver"
 _FIL_LIBRARY = "fil/libtriton_fil.so"
 
@@ -269,7 +273,8 @@ def triton_service(context: Context, server: TritonServer) -> Service:
     if not server.genuine:
         # It is of a release without --http-max-input-size: a request without a login makes it allocate any
         # memory. Beyond this limit it ends, not another process of the machine, and is started again.
-        program = sandbox.command(program, available_memory() // MEMORY_SHARE, detached=True)
+        memory = available_memory() // MEMORY_SHARE
+        program = sandbox.command(program, memory, detached=True, stack=THREAD_STACK)
     return Service(
         name="triton",
         command=[

@@ -222,14 +222,20 @@ def start(
 
 
 def command(
-    arguments: Sequence[str], memory: int, python: str = sys.executable, *, detached: bool = False
+    arguments: Sequence[str],
+    memory: int,
+    python: str = sys.executable,
+    *,
+    detached: bool = False,
+    stack: int = 0,
 ) -> list[str]:
     """Return a command line that runs a program, as a child of this process, with ``memory`` bytes at most.
 
     The interpreter ``python``, with DMLS installed, sets the limit. The program gets SIGTERM when the thread
-    that started it ends, unless it is ``detached``.
+    that started it ends, unless it is ``detached``. The stack of each thread, of which ``memory`` counts all
+    that it may grow to, has ``stack`` bytes, or what is usual.
     """
-    settings: dict[str, int] = {"memory": memory}
+    settings: dict[str, int] = {"memory": memory, "stack": stack}
     if not detached:
         settings |= {"parent": os.getpid(), "signal": int(signal.SIGTERM)}
     return [python, "-m", __name__, json.dumps(settings), *arguments]

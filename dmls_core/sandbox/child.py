@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
         _end_with(settings["parent"], settings["signal"])
     if nice := settings.get("nice", 0):
         _lower_priority(nice)
-    _limit_memory(settings["memory"])
+    _limit_memory(settings["memory"], settings.get("stack", 0))
     if arguments[1:]:
         os.execvp(arguments[1], arguments[1:])  # noqa: S606 - no shell is wanted
     _serve(settings["memory"], settings["cpu_seconds"])
@@ -66,8 +66,11 @@ def _lower_priority(nice: int) -> None:
         Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
 
 
-def _limit_memory(memory: int) -> None:
+def _limit_memory(memory: int, stack: int) -> None:
     import resource
+
+    if stack:
+        resource.setrlimit(resource.RLIMIT_STACK, (stack, resource.getrlimit(resource.RLIMIT_STACK)[1]))
 
     # RLIMIT_DATA counts what the process allocates, not the libraries that it maps.
     if memory:

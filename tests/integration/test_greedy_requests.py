@@ -15,7 +15,7 @@ import polars as pl
 import psutil
 import pytest
 
-from dmls_core.devstack.triton import MEMORY_SHARE
+from dmls_core.devstack.triton import MEMORY_SHARE, THREAD_STACK
 from dmls_core.hardware import available_memory
 from dmls_core.serving import Deployment
 from dmls_core.web.services.request_slots import SMALL
@@ -107,6 +107,7 @@ def test_a_shape_ends_triton_and_no_other_process(triton: TritonProcess, server:
     limits = Path(f"/proc/{triton.process.pid}/limits").read_text()
     (limit,) = re.findall(r"Max data size +(\d+) ", limits)
     assert int(limit) == available_memory() // MEMORY_SHARE
+    assert re.findall(r"Max stack size +(\d+) ", limits) == [str(THREAD_STACK)]
     tensor = {"name": "input__0", "datatype": "FP32", "shape": [int(limit) // 12, 3], "data": [1.5]}
     url = f"http://{triton.context.address('triton_http')}/v2/models/{MODEL}/infer"
     with pytest.raises(httpx.HTTPError):

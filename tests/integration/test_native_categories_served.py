@@ -62,10 +62,19 @@ def categories(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "classes",
-    [0, pytest.param(2, marks=pytest.mark.nightly("`make test` has a regression and three classes")), 3],
+    ("family", "classes"),
+    [
+        ("xgboost", 0),
+        ("lightgbm", 3),
+        *(
+            pytest.param(
+                *case,
+                marks=pytest.mark.nightly("`make test` has a regression and three classes"),
+            )
+            for case in [("xgboost", 2), ("xgboost", 3), ("lightgbm", 0), ("lightgbm", 2)]
+        ),
+    ],
 )
-@pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
 def test_native_categorical_splits_are_served_exactly(triton, tmp_path, family, classes):
     model, name = f"{family}-{'classifier' if classes else 'regressor'}", f"lab.{family}{classes}"
     trained(tmp_path, [model], classes)

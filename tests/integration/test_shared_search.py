@@ -168,6 +168,7 @@ def test_workers_prune_by_each_others_trials(start: Start, tmp_path: Path):
     assert states.total() == 16
 
 
+@pytest.mark.nightly("`test_helpers_that_come_and_go_change_nothing_in_a_forests_search` shares one, too")
 def test_two_workers_search_a_forest_as_one_does(start: Start, tmp_path: Path):
     ended(tmp_path, *(start(worker, 2, 12, forest=True) for worker in range(2)))
 

@@ -113,6 +113,7 @@ def test_a_snippet_sends_the_row_and_prints_the_prediction(
 @pytest.mark.parametrize(
     ("language", "command", "comment"),
     [("Python", sys.executable, '# "X-R'), ("JavaScript", "node", '// "X-R'), ("R", "Rscript", "# req_h")],
+    ids=["Python", "JavaScript", "R"],
 )
 def test_the_id_of_a_request_needs_no_more_than_its_comment_removed(
     language: str, command: str, comment: str, address: str, received: list[dict[str, Any]], tmp_path: Path
